@@ -1,0 +1,1 @@
+"""Words everybody shares; standard library only."""

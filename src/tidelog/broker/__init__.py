@@ -1,0 +1,1 @@
+"""Runners: asyncio around the machines."""

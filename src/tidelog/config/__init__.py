@@ -1,0 +1,1 @@
+"""Frozen settings under Kafka's names, validated once."""

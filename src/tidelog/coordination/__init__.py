@@ -1,0 +1,1 @@
+"""Who is alive, who is controller, what the cluster remembers."""

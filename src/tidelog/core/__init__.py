@@ -1,0 +1,1 @@
+"""Machines: every rule of the system, and no I/O."""

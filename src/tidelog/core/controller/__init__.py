@@ -1,0 +1,1 @@
+"""The cluster as a value, and what may change it."""

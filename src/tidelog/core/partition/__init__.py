@@ -1,0 +1,1 @@
+"""What one partition's replicas know and decide."""

@@ -1,0 +1,1 @@
+"""Idempotent and transactional producers."""

@@ -1,0 +1,1 @@
+"""Local clusters as processes."""

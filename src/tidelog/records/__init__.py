@@ -1,0 +1,1 @@
+"""Record batches, as bytes and as values."""

@@ -1,0 +1,1 @@
+"""Kafka's files. Blocking, no event loop, no protocol."""

@@ -1,0 +1,1 @@
+"""Counters, histograms and structured log lines."""

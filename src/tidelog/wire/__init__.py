@@ -1,0 +1,1 @@
+"""The request protocol, without a socket."""
