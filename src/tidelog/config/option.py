@@ -15,7 +15,7 @@ This is the one place where `Any` appears: a field's type is known to its config
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from enum import Enum, IntEnum
+from enum import IntEnum
 from functools import cache
 from typing import Any, TypeVar
 
@@ -43,14 +43,6 @@ class ConfigType(IntEnum):
     PASSWORD = 9
 
 
-class UpdateMode(Enum):
-    """When a broker setting may change: never, for one broker, or for one or all of them."""
-
-    READ_ONLY = "read-only"
-    PER_BROKER = "per-broker"
-    CLUSTER_WIDE = "cluster-wide"
-
-
 _INTEGER_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DOUBLE = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
@@ -61,7 +53,8 @@ class Setting:
     """Everything known about one setting but its value.
 
     `also` are values outside the bounds that are allowed nevertheless (Kafka's -1 for "the
-    codec's own level"). `pattern` must match the whole text where it is given.
+    codec's own level"). `pattern` must match the whole text where it is given. A dynamic setting
+    may change while the broker runs.
     """
 
     name: str
@@ -74,14 +67,21 @@ class Setting:
     also: tuple[int, ...]
     choices: tuple[str, ...]
     pattern: str | None
-    update_mode: UpdateMode
+    is_dynamic: bool
 
     @property
     def is_sensitive(self) -> bool:
         return self.type is ConfigType.PASSWORD
 
+    @property
+    def is_optional_text(self) -> bool:
+        """Whether an empty value, as properties files like to have them, means none at all."""
+        return self.default is None and self.type in {ConfigType.STRING, ConfigType.LIST}
+
     def parse(self, text: str) -> Any:
         """The value that `text` stands for, or ConfigError if it stands for none."""
+        if not text.strip() and self.is_optional_text:
+            return None
         value = self._convert(text.strip())
         self._require_valid(value, text)
         return value
@@ -168,7 +168,7 @@ def option(
     also: tuple[int, ...] = (),
     choices: tuple[str, ...] = (),
     pattern: str | None = None,
-    update: UpdateMode = UpdateMode.READ_ONLY,
+    dynamic: bool = False,
 ) -> T:
     """A dataclass field that is read from Kafka's `name` in a properties file."""
     setting = Setting(
@@ -182,7 +182,7 @@ def option(
         also=also,
         choices=choices,
         pattern=pattern,
-        update_mode=update,
+        is_dynamic=dynamic,
     )
     made: Any = field(default=default, metadata={"setting": setting})
     return made  # type: ignore[no-any-return]

@@ -1,0 +1,176 @@
+"""Settings of topics' replicas: how many, how they follow, who may lead."""
+
+from dataclasses import dataclass
+
+from tidelog.base.errors import ConfigError
+from tidelog.config.option import ConfigType, option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationConfig:
+    """How new topics are laid out and how replicas keep up."""
+
+    num_partitions: int = option(
+        "num.partitions",
+        1,
+        ConfigType.INT,
+        "Partitions of a topic created without saying how many.",
+        minimum=1,
+    )
+    default_replication_factor: int = option(
+        "default.replication.factor",
+        1,
+        ConfigType.INT,
+        "Replicas of a topic created without saying how many.",
+        minimum=1,
+    )
+    auto_create_topics_enable: bool = option(
+        "auto.create.topics.enable",
+        True,
+        ConfigType.BOOLEAN,
+        "Create a topic when a client that allows it first asks for its metadata.",
+    )
+    delete_topic_enable: bool = option(
+        "delete.topic.enable",
+        True,
+        ConfigType.BOOLEAN,
+        "Whether topics may be deleted at all.",
+    )
+    min_insync_replicas: int = option(
+        "min.insync.replicas",
+        1,
+        ConfigType.INT,
+        "With acks=all, a write is refused unless at least this many replicas are in sync.",
+        minimum=1,
+        dynamic=True,
+    )
+    unclean_leader_election_enable: bool = option(
+        "unclean.leader.election.enable",
+        False,
+        ConfigType.BOOLEAN,
+        "Let a replica that is not in sync lead when no other is left, losing what it lacks.",
+        dynamic=True,
+    )
+    auto_leader_rebalance_enable: bool = option(
+        "auto.leader.rebalance.enable",
+        True,
+        ConfigType.BOOLEAN,
+        "Give leadership back to preferred replicas from time to time.",
+    )
+    leader_imbalance_check_interval_seconds: int = option(
+        "leader.imbalance.check.interval.seconds",
+        300,
+        ConfigType.LONG,
+        "How often leadership is looked at for that.",
+        minimum=1,
+    )
+    num_replica_fetchers: int = option(
+        "num.replica.fetchers",
+        1,
+        ConfigType.INT,
+        "Connections a follower uses to each leader.",
+        minimum=1,
+        dynamic=True,
+    )
+    replica_lag_time_max_ms: int = option(
+        "replica.lag.time.max.ms",
+        30_000,
+        ConfigType.LONG,
+        "A follower that has not caught up for this long leaves the in-sync set.",
+        minimum=1,
+    )
+    replica_fetch_wait_max_ms: int = option(
+        "replica.fetch.wait.max.ms",
+        500,
+        ConfigType.INT,
+        "How long a follower's fetch waits at the leader for something to read.",
+        minimum=0,
+    )
+    replica_fetch_min_bytes: int = option(
+        "replica.fetch.min.bytes",
+        1,
+        ConfigType.INT,
+        "Bytes that end such a wait.",
+        minimum=0,
+    )
+    replica_fetch_max_bytes: int = option(
+        "replica.fetch.max.bytes",
+        1_048_576,
+        ConfigType.INT,
+        "Bytes a follower asks for per partition.",
+        minimum=0,
+    )
+    replica_fetch_response_max_bytes: int = option(
+        "replica.fetch.response.max.bytes",
+        10_485_760,
+        ConfigType.INT,
+        "Bytes a follower asks for in all.",
+        minimum=0,
+    )
+    replica_fetch_backoff_ms: int = option(
+        "replica.fetch.backoff.ms",
+        1000,
+        ConfigType.INT,
+        "How long a follower rests after a fetch that failed.",
+        minimum=0,
+    )
+    replica_socket_timeout_ms: int = option(
+        "replica.socket.timeout.ms",
+        30_000,
+        ConfigType.INT,
+        "How long a follower waits for the answer to a fetch.",
+        minimum=1,
+    )
+    replica_socket_receive_buffer_bytes: int = option(
+        "replica.socket.receive.buffer.bytes",
+        65_536,
+        ConfigType.INT,
+        "SO_RCVBUF of a follower's connection.",
+        minimum=-1,
+    )
+    replica_high_watermark_checkpoint_interval_ms: int = option(
+        "replica.high.watermark.checkpoint.interval.ms",
+        5000,
+        ConfigType.LONG,
+        "How often high watermarks are written down.",
+        minimum=1,
+    )
+    fetch_max_bytes: int = option(
+        "fetch.max.bytes",
+        57_671_680,
+        ConfigType.INT,
+        "Most bytes of records in the answer to one fetch, whatever the client asks for.",
+        minimum=1024,
+    )
+    max_incremental_fetch_session_cache_slots: int = option(
+        "max.incremental.fetch.session.cache.slots",
+        1000,
+        ConfigType.INT,
+        "Incremental fetch sessions kept at a time.",
+        minimum=0,
+    )
+    max_request_partition_size_limit: int = option(
+        "max.request.partition.size.limit",
+        2000,
+        ConfigType.INT,
+        "Most partitions in one answer to DescribeTopicPartitions.",
+        minimum=1,
+    )
+    controlled_shutdown_enable: bool = option(
+        "controlled.shutdown.enable",
+        True,
+        ConfigType.BOOLEAN,
+        "Move leaders away before stopping.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
+            raise ConfigError(
+                f"replica.fetch.wait.max.ms is {self.replica_fetch_wait_max_ms} but must not "
+                f"exceed replica.lag.time.max.ms, which is {self.replica_lag_time_max_ms}"
+            )
+        if self.replica_fetch_wait_max_ms > self.replica_socket_timeout_ms:
+            raise ConfigError(
+                f"replica.fetch.wait.max.ms is {self.replica_fetch_wait_max_ms} but must not "
+                f"exceed replica.socket.timeout.ms, which is {self.replica_socket_timeout_ms}"
+            )
