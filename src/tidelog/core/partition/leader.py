@@ -1,0 +1,323 @@
+"""The leader's view of one partition: who is in sync, and so what is committed (R3, R6, R8).
+
+Followers pull. A fetch for offset N says that the follower holds everything below N, so the fetch
+is also the acknowledgement:
+
+    log start      high watermark                  log end
+        ├─ committed ─────┼─ held by some replicas ────┤
+                          └ min over the in-sync set
+
+Invariants, checked after every event:
+
+    I1  log_start_offset <= high_watermark <= log_end_offset
+    I2  high_watermark never moves back within one leader epoch
+    I3  the leader is a member of its own isr
+    I4  the isr, and a proposed one, hold assigned replicas only
+    I5  at most one proposal is unanswered
+
+An event returns the effects it has, mostly none or the one shared `ADVANCED`; a runner may compare
+with `is`. The log is written before `on_append` and read after it: nothing here waits for either.
+
+Not here: who leads (core/controller), whether a request is of this leader epoch (the runner refuses
+those), and how a follower truncates (follower.py).
+"""
+
+from dataclasses import dataclass, field
+
+from tidelog.base.errors import ErrorCode, RequestRefused
+from tidelog.base.ids import NO_OFFSET, BrokerId, LeaderEpoch, Offset
+from tidelog.core.partition.effects import ADVANCED, NOTHING, Effects, ProposeIsr
+
+ACKS_ALL = -1
+LONG_AGO_MS = -(2**62)
+
+
+@dataclass(slots=True, kw_only=True)
+class FollowerProgress:
+    """What the leader knows of one follower, from its fetches of this leader epoch."""
+
+    log_end_offset: Offset
+    log_start_offset: Offset
+    caught_up_at_ms: int
+    """When the follower last held everything there was; Kafka's lastCaughtUpTimeMs."""
+
+    fetched_at_ms: int
+    leader_end_offset_at_fetch: Offset
+
+    def on_fetch(self, fetch_offset: Offset, *, leader_end_offset: Offset, now_ms: int) -> None:
+        if fetch_offset >= leader_end_offset:
+            self.caught_up_at_ms = now_ms
+        elif fetch_offset >= self.leader_end_offset_at_fetch:
+            # Under constant load a follower never asks for the very end. It kept up if it now
+            # has what there was when it last asked.
+            self.caught_up_at_ms = max(self.caught_up_at_ms, self.fetched_at_ms)
+        self.log_end_offset = fetch_offset
+        self.fetched_at_ms = now_ms
+        self.leader_end_offset_at_fetch = leader_end_offset
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionLeader:
+    """Decides what is committed. Owns no file, socket, task or clock."""
+
+    broker: BrokerId
+    leader_epoch: LeaderEpoch
+    epoch_start_offset: Offset
+    """Where the log ended when this broker was elected. All below may be committed already."""
+
+    log_start_offset: Offset
+    log_end_offset: Offset
+    high_watermark: Offset
+    followers: dict[BrokerId, FollowerProgress]
+    isr: frozenset[BrokerId]
+    isr_version: int
+    """Version of the state node that holds `isr`."""
+
+    live_brokers: frozenset[BrokerId]
+    """Followers whose coordination session lives. Others may not join the isr."""
+
+    min_insync_replicas: int
+    replica_lag_time_max_ms: int
+    first_unstable_offset: Offset | None = field(default=None, init=False)
+    isr_in_flight: frozenset[BrokerId] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        assert self.epoch_start_offset <= self.log_end_offset
+        assert self.broker not in self.followers
+        self._check_invariants(self.high_watermark)
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """The end of what a read_committed consumer may see."""
+        if self.first_unstable_offset is None:
+            return self.high_watermark
+        return min(self.first_unstable_offset, self.high_watermark)
+
+    @property
+    def low_watermark(self) -> Offset:
+        """The offset below which no live replica holds records; what DeleteRecords waits for."""
+        starts = [
+            progress.log_start_offset
+            for replica, progress in self.followers.items()
+            if replica in self.live_brokers
+        ]
+        return min([self.log_start_offset, *starts])
+
+    def refuse_before_append(self, acks: int) -> None:
+        """NOT_ENOUGH_REPLICAS for a write that could not be acknowledged anyway (R8)."""
+        if acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
+            self._refuse_below_min_isr()
+
+    def acknowledgement(self, end_offset: Offset) -> ErrorCode | None:
+        """What an acks=all producer is told of a batch that ends at `end_offset`; None: wait.
+
+        The set may have shrunk after the append. The records are stored and committed then, but
+        on fewer replicas than was asked for, which is not success (R8).
+        """
+        if self.high_watermark < end_offset:
+            return None
+        if len(self.isr) < self._effective_min_isr():
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
+
+    def on_append(self, log_end_offset: Offset, *, now_ms: int) -> Effects:
+        """Records were written to the local log, which now ends at `log_end_offset`."""
+        assert log_end_offset > self.log_end_offset
+        self.log_end_offset = log_end_offset
+        if not self.followers:
+            self.high_watermark = log_end_offset  # I1 and I2 follow from the assertion above.
+            return ADVANCED
+        return self.advance_high_watermark(now_ms=now_ms)
+
+    def on_follower_fetch(
+        self,
+        replica: BrokerId,
+        *,
+        fetch_offset: Offset,
+        log_start_offset: Offset,
+        now_ms: int,
+    ) -> Effects:
+        """A follower asks for `fetch_offset`, so it has everything below it.
+
+        Only a fetch of this very epoch, whose log does not diverge, may get here. The same
+        offset in another epoch can name another record and would say nothing about this log.
+        """
+        assert replica in self.followers
+        assert fetch_offset <= self.log_end_offset
+        progress = self.followers[replica]
+        progress.on_fetch(fetch_offset, leader_end_offset=self.log_end_offset, now_ms=now_ms)
+        progress.log_start_offset = log_start_offset
+        return self._propose_expansion(replica) + self.advance_high_watermark(now_ms=now_ms)
+
+    def on_tick(self, *, now_ms: int) -> Effects:
+        """Propose a smaller isr if a member has not kept up for `replica.lag.time.max.ms` (R6).
+
+        How many records it lacks does not matter: a burst of any size is no reason to leave.
+        """
+        if self.isr_in_flight is not None:
+            return NOTHING
+        lagging = {
+            replica
+            for replica, progress in self.followers.items()
+            if replica in self.isr and not self._keeps_up(progress, now_ms)
+        }
+        if not lagging:
+            return NOTHING
+        return self._propose(self.isr - lagging)
+
+    def on_isr_changed(self, isr: frozenset[BrokerId], *, version: int, now_ms: int) -> Effects:
+        """The state node holds `isr`, by our proposal or by the controller's hand.
+
+        What is older than what we know arrived late and is not news.
+        """
+        if version <= self.isr_version:
+            return NOTHING
+        self.isr = isr
+        self.isr_version = version
+        self.isr_in_flight = None
+        return self.advance_high_watermark(now_ms=now_ms)
+
+    def on_isr_refused(self, *, now_ms: int) -> Effects:
+        """The proposal was turned down for good: the state node does not and will not hold it."""
+        assert self.isr_in_flight is not None
+        self.isr_in_flight = None
+        return self.advance_high_watermark(now_ms=now_ms)
+
+    def on_live_brokers_changed(self, live_brokers: frozenset[BrokerId], *, now_ms: int) -> Effects:
+        """Sessions began or ended. Taking the dead out of the isr is the controller's part."""
+        self.live_brokers = live_brokers
+        return self.advance_high_watermark(now_ms=now_ms)
+
+    def on_log_start_advanced(self, log_start_offset: Offset) -> None:
+        """Retention or DeleteRecords removed what lies below `log_start_offset`."""
+        assert log_start_offset >= self.log_start_offset
+        self.log_start_offset = log_start_offset
+        self._check_invariants(self.high_watermark)
+
+    def on_transactions_changed(self, first_unstable_offset: Offset | None) -> None:
+        """The oldest undecided transaction now begins here, or there is none."""
+        self.first_unstable_offset = first_unstable_offset
+
+    def on_min_insync_replicas_changed(self, min_insync_replicas: int) -> None:
+        """The topic's setting was altered. Applies from the next decision on."""
+        assert min_insync_replicas >= 1
+        self.min_insync_replicas = min_insync_replicas
+
+    def _refuse_below_min_isr(self) -> None:
+        required = self._effective_min_isr()
+        if len(self.isr) < required:
+            raise RequestRefused(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(self.isr)} replicas are in sync, min.insync.replicas asks for {required}",
+            )
+
+    def _effective_min_isr(self) -> int:
+        # Asking for more than are assigned would make a topic unwritable by a setting alone.
+        return min(self.min_insync_replicas, len(self.followers) + 1)
+
+    def _propose_expansion(self, replica: BrokerId) -> Effects:
+        if self.isr_in_flight is not None:
+            return NOTHING  # One proposal at a time, so that answers cannot be confused. I5
+        if replica in self.isr or replica not in self.live_brokers:
+            return NOTHING
+        # A new leader's high watermark lags behind what its predecessor committed. All of that
+        # lies below this epoch's start, so a follower that may be the next leader has to reach
+        # the start too.
+        required = max(self.high_watermark, self.epoch_start_offset)
+        if self.followers[replica].log_end_offset < required:
+            return NOTHING
+        return self._propose(self.isr | {replica})
+
+    def _propose(self, isr: frozenset[BrokerId]) -> Effects:
+        self.isr_in_flight = isr
+        return (ProposeIsr(isr, self.leader_epoch, self.isr_version),)
+
+    def advance_high_watermark(self, *, now_ms: int) -> Effects:
+        """Commit what every replica that counts holds by now."""
+        # Whatever min.insync.replicas says: it refuses acks=all writes, it does not hide what an
+        # acks=1 producer wrote to the last replica left.
+        before = self.high_watermark
+        self.high_watermark = max(before, self._replicated_offset(now_ms))
+        self._check_invariants(before)
+        return ADVANCED if self.high_watermark > before else NOTHING
+
+    def _replicated_offset(self, now_ms: int) -> Offset:
+        """The offset below which every replica that counts holds every record."""
+        replicated = self.log_end_offset
+        for replica, progress in self.followers.items():
+            if progress.log_end_offset < replicated and self._counts(replica, progress, now_ms):
+                replicated = progress.log_end_offset
+        return replicated
+
+    def _counts(self, replica: BrokerId, progress: FollowerProgress, now_ms: int) -> bool:
+        # The larger of the two sets is the safe one while a proposal is unanswered.
+        if replica in self.isr:
+            return True
+        if self.isr_in_flight is not None and replica in self.isr_in_flight:
+            return True
+        # Wait for a follower that is about to join. Otherwise the high watermark runs ahead of
+        # it for ever and a set of one never grows again.
+        return replica in self.live_brokers and self._keeps_up(progress, now_ms)
+
+    def _keeps_up(self, progress: FollowerProgress, now_ms: int) -> bool:
+        if progress.log_end_offset == self.log_end_offset:
+            return True
+        return now_ms - progress.caught_up_at_ms <= self.replica_lag_time_max_ms
+
+    def _check_invariants(self, high_watermark_before: Offset) -> None:
+        assert self.log_start_offset <= self.high_watermark  # I1
+        assert self.high_watermark <= self.log_end_offset  # I1
+        assert self.high_watermark >= high_watermark_before  # I2
+        assert self.broker in self.isr  # I3
+        assert self.isr - {self.broker} <= self.followers.keys()  # I4
+
+
+def elected(
+    *,
+    broker: BrokerId,
+    replicas: tuple[BrokerId, ...],
+    leader_epoch: LeaderEpoch,
+    isr: frozenset[BrokerId],
+    isr_version: int,
+    live_brokers: frozenset[BrokerId],
+    log_start_offset: Offset,
+    log_end_offset: Offset,
+    high_watermark: Offset,
+    min_insync_replicas: int,
+    replica_lag_time_max_ms: int,
+    now_ms: int,
+) -> PartitionLeader:
+    """The leader that `broker` becomes, with its own log and the high watermark it last heard of.
+
+    It knows nothing of the followers' logs. Members of the isr get the benefit of the doubt for
+    one `replica.lag.time.max.ms`; the others have to show that they are caught up.
+    """
+    assert broker in replicas
+    leader = PartitionLeader(
+        broker=broker,
+        leader_epoch=leader_epoch,
+        epoch_start_offset=log_end_offset,
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
+        # It was checkpointed now and then: retention may have passed it, a crash undercut it.
+        high_watermark=max(log_start_offset, min(high_watermark, log_end_offset)),
+        followers={
+            replica: FollowerProgress(
+                log_end_offset=NO_OFFSET,
+                log_start_offset=NO_OFFSET,
+                caught_up_at_ms=now_ms if replica in isr else LONG_AGO_MS,
+                fetched_at_ms=LONG_AGO_MS,
+                leader_end_offset_at_fetch=log_end_offset,
+            )
+            for replica in replicas
+            if replica != broker
+        },
+        isr=isr,
+        isr_version=isr_version,
+        live_brokers=live_brokers,
+        min_insync_replicas=min_insync_replicas,
+        replica_lag_time_max_ms=replica_lag_time_max_ms,
+    )
+    # Alone in its isr, a leader commits by itself. Nobody can be waiting for it yet.
+    leader.advance_high_watermark(now_ms=now_ms)
+    return leader
