@@ -1,0 +1,135 @@
+"""Send records and know what became of each, over confluent-kafka's Producer.
+
+A record is either acknowledged or counted as failed; `sent == acknowledged + failed` once `flush`
+has returned with nothing in flight. Memory is bounded: `send` waits while QUEUE_KBYTES_MAX of
+records are unacknowledged.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from tidelog.client.errors import ClientError, failure, translated
+
+QUEUE_KBYTES_MAX: Final = 64 * 1024
+QUEUE_RECORDS_MAX: Final = 500_000
+# How long a record may try to be delivered before it counts as failed.
+DELIVERY_TIMEOUT_MS: Final = 30_000
+ANY_PARTITION: Final = -1
+_QUEUE_FULL_WAIT_S: Final = 0.05
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    """The settings a sender chooses, under librdkafka's and Kafka's names."""
+
+    acks: str = "all"
+    compression_type: str = "none"
+    linger_ms: int = 5
+
+
+class RecordProducer:
+    """Sends to one topic. With acks=all it is idempotent: a retry leaves no second copy (D2)."""
+
+    def __init__(self, bootstrap: str, topic: str, config: ProducerConfig) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._first_error: KafkaError | None = None
+        self.sent = 0
+        self.sent_bytes = 0
+        self.failed = 0
+        with translated(bootstrap):
+            self._producer = Producer(
+                {
+                    "bootstrap.servers": bootstrap,
+                    "acks": config.acks,
+                    "compression.type": config.compression_type,
+                    "linger.ms": config.linger_ms,
+                    "enable.idempotence": config.acks in {"all", "-1"},
+                    # Keys land where the Java client would put them.
+                    "partitioner": "murmur2_random",
+                    "message.timeout.ms": DELIVERY_TIMEOUT_MS,
+                    "queue.buffering.max.kbytes": QUEUE_KBYTES_MAX,
+                    "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
+                    # A call per acknowledged record would cost more than sending it.
+                    "delivery.report.only.error": True,
+                    "on_delivery": self._on_delivery,
+                    "log_level": 0,
+                }
+            )
+
+    @property
+    def in_flight(self) -> int:
+        """Records sent and neither acknowledged nor failed, as far as has been heard."""
+        return len(self._producer)
+
+    @property
+    def acknowledged(self) -> int:
+        return self.sent - self.failed - self.in_flight
+
+    @property
+    def first_error(self) -> ClientError | None:
+        """Why the first of the failed records failed."""
+        if self._first_error is None:
+            return None
+        return failure(self._first_error, self._bootstrap)
+
+    def send(
+        self,
+        *,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        partition: int = ANY_PARTITION,
+        timestamp_ms: int = 0,
+    ) -> None:
+        """Hand over one record; waits while the queue is full. No timestamp (0) means now."""
+        while not self._try_send(key, value, headers, partition, timestamp_ms):
+            self._producer.poll(_QUEUE_FULL_WAIT_S)
+        self.sent += 1
+        self.sent_bytes += len(key or b"") + len(value or b"")
+        if self.sent % 1_000 == 0:
+            self.poll()
+
+    def poll(self) -> None:
+        """Hear of failed records."""
+        self._producer.poll(0)
+
+    def flush(self, *, timeout_s: float) -> int:
+        """Wait until everything is acknowledged or failed; how many are still in flight."""
+        with translated(self._bootstrap):
+            return self._producer.flush(timeout_s)
+
+    def _try_send(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        partition: int,
+        timestamp_ms: int,
+    ) -> bool:
+        try:
+            self._producer.produce(
+                self._topic,
+                value=value,
+                key=key,
+                partition=partition,
+                headers=list(headers) or None,
+                timestamp=timestamp_ms,
+            )
+        except BufferError:
+            return False
+        except KafkaException as exception:
+            raise failure(exception.args[0], self._bootstrap) from exception
+        return True
+
+    def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:
+        if error is None:
+            return
+        self.failed += 1
+        if self._first_error is None:
+            self._first_error = error

@@ -1,0 +1,183 @@
+"""Read given offset ranges of a topic, without a consumer group.
+
+Partitions are assigned by hand with absolute offsets, nothing is committed and no position is
+stored, so no group coordinator is needed. librdkafka insists on a `group.id`; the name is never
+registered anywhere.
+
+    start_offset                          end_offset
+        ├──────── records handed out ─────────┤      a range, read once: the partition is done
+        ├──────── records handed out ────────────▶   no end: goes on until the caller stops
+
+A range is done when an offset at or past its last one was seen, or when the partition has nothing
+more. The second matters: the last offsets of a log may belong to control records, which are
+never handed out.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, NamedTuple, Self, cast
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
+
+from tidelog.client.errors import ClusterUnreachable, failure, translated
+
+UNREACHABLE_AFTER_S: Final = 10.0
+_BATCH_RECORDS_MAX: Final = 10_000
+# Without a larger queue librdkafka throttles itself at the speed of one core.
+_QUEUED_RECORDS_MIN: Final = 500_000
+_SHORT_READ_RECORDS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """Offsets `[start_offset, end_offset)`; without an end, everything from the start on."""
+
+    start_offset: int
+    end_offset: int | None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.end_offset is not None and self.start_offset >= self.end_offset
+
+
+class FetchedRecord(NamedTuple):
+    """A record as it came out of the log. Without a timestamp it was written without one."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class RangeReader:
+    """Hands out the records of `ranges`, in order within each partition."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        ranges: Mapping[int, OffsetRange],
+        *,
+        expected_records: int | None,
+    ) -> None:
+        """`expected_records` keeps a short read from fetching far more than it hands out."""
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._ranges = {p: wanted for p, wanted in ranges.items() if not wanted.is_empty}
+        self._unreachable_since: float | None = None
+        is_short = expected_records is not None and expected_records <= _SHORT_READ_RECORDS
+        with translated(bootstrap):
+            self._consumer = Consumer(
+                {
+                    "bootstrap.servers": bootstrap,
+                    "group.id": "tidelog-reader",
+                    "enable.auto.commit": False,
+                    "enable.auto.offset.store": False,
+                    "enable.partition.eof": True,
+                    "auto.offset.reset": "error",
+                    "isolation.level": "read_uncommitted",
+                    "queued.min.messages": 1 if is_short else _QUEUED_RECORDS_MIN,
+                    "log_level": 0,
+                    "error_cb": self._on_error,
+                }
+            )
+            self._consumer.assign(
+                [
+                    TopicPartition(topic, partition, wanted.start_offset)
+                    for partition, wanted in self._ranges.items()
+                ]
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._consumer.close()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every range was read to its end."""
+        return not self._ranges
+
+    @property
+    def is_bounded(self) -> bool:
+        return all(wanted.end_offset is not None for wanted in self._ranges.values())
+
+    def read(self, *, timeout_s: float) -> list[FetchedRecord]:
+        """The next records, or none if none came within `timeout_s`.
+
+        Raises ClusterUnreachable when ranges with an end make no progress because no broker has
+        been reachable for UNREACHABLE_AFTER_S. Without an end, waiting is the job.
+        """
+        with translated(self._bootstrap):
+            messages = self._consumer.consume(_BATCH_RECORDS_MAX, timeout_s)
+        records = [record for message in messages if (record := self._accept(message)) is not None]
+        if records:
+            self._unreachable_since = None
+        else:
+            self._require_hope()
+        return records
+
+    def _accept(self, message: Message) -> FetchedRecord | None:
+        error = message.error()
+        partition = message.partition()
+        wanted = self._ranges.get(-1 if partition is None else partition)
+        if error is not None:
+            self._on_message_error(error, partition, wanted)
+            return None
+        offset = message.offset()
+        if wanted is None or partition is None or offset is None:
+            return None  # Fetched ahead of what was asked for.
+        if wanted.end_offset is not None and offset >= wanted.end_offset - 1:
+            self._finish(partition)
+            if offset >= wanted.end_offset:
+                return None
+        return _record(message, partition, offset)
+
+    def _on_message_error(
+        self, error: KafkaError, partition: int | None, wanted: OffsetRange | None
+    ) -> None:
+        if error.code() != KafkaError._PARTITION_EOF:
+            raise failure(error, self._bootstrap)
+        if partition is not None and wanted is not None and wanted.end_offset is not None:
+            self._finish(partition)
+
+    def _finish(self, partition: int) -> None:
+        del self._ranges[partition]
+        self._consumer.pause([TopicPartition(self._topic, partition)])
+
+    def _on_error(self, error: KafkaError) -> None:
+        # Called from within consume(), on our own thread.
+        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._unreachable_since is None:
+            self._unreachable_since = time.monotonic()
+
+    def _require_hope(self) -> None:
+        if self._unreachable_since is None or not self.is_bounded:
+            return
+        if time.monotonic() - self._unreachable_since > UNREACHABLE_AFTER_S:
+            raise ClusterUnreachable(
+                f"no broker at {self._bootstrap} was reachable for {UNREACHABLE_AFTER_S:.0f} s"
+            )
+
+
+def _record(message: Message, partition: int, offset: int) -> FetchedRecord:
+    timestamp_type, timestamp_ms = message.timestamp()
+    # Typed for sending, where a dict and text are fine too; a fetched record has only this.
+    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+    return FetchedRecord(
+        partition,
+        offset,
+        None if timestamp_type == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
+        message.key(),
+        message.value(),
+        tuple(headers),
+    )

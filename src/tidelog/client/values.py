@@ -1,0 +1,131 @@
+"""What a cluster says about itself, as plain values.
+
+They carry what a person asks for, in Kafka's words; how it came over the wire is not in them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+# By DescribeConfigs' numbers: what gave a setting its value.
+CONFIG_SOURCES: Final[Mapping[int, str]] = {
+    1: "topic",
+    2: "broker",
+    3: "cluster default",
+    4: "properties file",
+    5: "default",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerNode:
+    """A broker as clients are told about it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDescription:
+    """The brokers that are alive, and which of them is the controller, if any is."""
+
+    cluster_id: str
+    controller_id: int | None
+    brokers: tuple[BrokerNode, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDescription:
+    """Who holds a partition. No leader means that it is offline."""
+
+    partition: int
+    leader: int | None
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    """A topic and its partitions, in order."""
+
+    name: str
+    topic_id: str | None
+    is_internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+    @property
+    def replication_factor(self) -> int:
+        return max((len(partition.replicas) for partition in self.partitions), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetBounds:
+    """Records of a partition have offsets in `[start_offset, end_offset)`."""
+
+    start_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicResource:
+    """Settings of one topic."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerResource:
+    """Settings of one broker."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDefaults:
+    """Settings that hold for every broker that has none of its own."""
+
+
+Resource = TopicResource | BrokerResource | ClusterDefaults
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigValue:
+    """A setting in force and where it comes from. A sensitive one has no value to show."""
+
+    name: str
+    value: str | None
+    source: str
+    is_read_only: bool
+    is_sensitive: bool
+
+    @property
+    def is_default(self) -> bool:
+        return self.source == "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaOnDisk:
+    """The folder of one partition in one log dir."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+    offset_lag: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirDescription:
+    """One log dir of one broker. `error` names what took it offline."""
+
+    broker_id: int
+    path: str
+    error: str | None
+    total_bytes: int | None
+    usable_bytes: int | None
+    replicas: tuple[ReplicaOnDisk, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(replica.size_bytes for replica in self.replicas)
