@@ -134,7 +134,7 @@ def _run_maven(libs: Path) -> int:
 
 
 def _progress_printer() -> Callable[[str], None]:
-    """Count jars as Maven names them: on a terminal one moving line, otherwise a line now and then."""
+    """Count jars as Maven names them: one moving line on a terminal, else a line now and then."""
     fetched = re.compile(r"Downloaded from \S+ \S+\.jar")
     counts = {"downloaded": 0, "copied": 0}
     on_terminal = sys.stdout.isatty()

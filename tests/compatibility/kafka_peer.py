@@ -1,0 +1,69 @@
+"""Fixtures: the broker under test, a real Kafka beside it, and Kafka's command line tools.
+
+Tests ask for `broker` and never for tidelog by name. `TIDELOG_SUBJECT=kafka` puts a real Kafka in
+its place, which is how a test is shown to be right about Kafka before it is used to judge tidelog.
+Without Kafka's jars, tests that need them are skipped and say why.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from scripts.peers import why_kafka_is_unavailable
+from tests.support.broker_process import BrokerProcess
+from tests.support.kafka_process import KafkaProcess
+from tests.support.kafka_tools import KafkaTools
+
+Broker = BrokerProcess | KafkaProcess
+StartBroker = Callable[[Path, Mapping[str, str]], Broker]
+StartKafka = Callable[[Path, Mapping[str, str]], KafkaProcess]
+SUBJECT = os.environ.get("TIDELOG_SUBJECT", "tidelog")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One running broker for all tests of a module; each uses topics of its own."""
+    with new_broker(tmp_path_factory.mktemp("broker"), {}) as running:
+        yield running
+
+
+@pytest.fixture
+def start_broker() -> Iterator[StartBroker]:
+    """For tests that stop, kill or configure their broker: start one in the given folder."""
+    with ExitStack() as running:
+
+        def start(folder: Path, settings: Mapping[str, str]) -> Broker:
+            started = new_broker(folder, settings)
+            running.enter_context(started)
+            return started
+
+        yield start
+
+
+@pytest.fixture
+def start_kafka(kafka_jars: None) -> Iterator[StartKafka]:
+    """A real Kafka, whatever the subject is."""
+    with ExitStack() as running:
+        yield lambda folder, settings: running.enter_context(KafkaProcess(folder, settings))
+
+
+@pytest.fixture(scope="module")
+def tools(kafka_jars: None, broker: Broker) -> KafkaTools:
+    return KafkaTools(broker.bootstrap)
+
+
+@pytest.fixture(scope="session")
+def kafka_jars() -> None:
+    reason = why_kafka_is_unavailable()
+    if reason is not None:
+        pytest.skip(reason)
+
+
+def new_broker(folder: Path, settings: Mapping[str, str]) -> Broker:
+    if SUBJECT == "kafka":
+        return KafkaProcess(folder, settings)
+    assert SUBJECT == "tidelog", f"TIDELOG_SUBJECT={SUBJECT}: expected tidelog or kafka"
+    return BrokerProcess(folder, settings)

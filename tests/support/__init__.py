@@ -1,0 +1,1 @@
+"""Processes and clients that tests of several folders, and the benchmarks, share."""

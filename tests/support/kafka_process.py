@@ -1,0 +1,119 @@
+"""Apache Kafka as a child process: one node that is broker and controller (KRaft).
+
+The same interface as `BrokerProcess`, so that a test written for one runs on the other. The jars
+come from `scripts/peers.py`.
+"""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from scripts.peers import kafka_libs
+from tests.support.ports import free_port
+from tests.support.server_process import ServerProcess
+
+NODE_ID = 1
+CLUSTER_ID = "dGlkZWxvZy1wZWVyLTAwMQ"
+# What a user waits for is the server, not its compiler: fine for tests, wrong for benchmarks.
+QUICK_START_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+# Kafka's own start script uses these.
+SERVER_FLAGS = (
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+
+
+def java_command(flags: Sequence[str], main_class: str, *arguments: str) -> list[str]:
+    return ["java", *flags, "-cp", f"{kafka_libs()}/*", main_class, *arguments]
+
+
+class KafkaProcess(ServerProcess):
+    """One Kafka node in a folder of its own; restarts keep the ports and the data."""
+
+    name = "kafka"
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        jvm_flags: Sequence[str] = QUICK_START_FLAGS,
+        heap_mib: int = 512,
+    ) -> None:
+        super().__init__(folder)
+        self.port = free_port()
+        self.data_folder = folder / "data"
+        self._properties = folder / "server.properties"
+        self._jvm_flags = (*jvm_flags, f"-Xms{heap_mib}m", f"-Xmx{heap_mib}m")
+        self._settings = {**_combined_node(self.port, self.data_folder), **(settings or {})}
+        self._probe: AdminClient | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def launch(self) -> None:
+        self.format()
+        super().launch()
+
+    def format(self) -> None:
+        """Prepare the data folder as KRaft demands; a folder prepared already is left alone."""
+        if (self.data_folder / "meta.properties").exists():
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lines = [f"{name}={value}\n" for name, value in self._settings.items()]
+        self._properties.write_text("".join(lines), "utf-8")
+        arguments = ("format", "-t", CLUSTER_ID, "-c", str(self._properties))
+        command = java_command(QUICK_START_FLAGS, "kafka.tools.StorageTool", *arguments)
+        subprocess.run(command, check=True, capture_output=True, text=True)
+
+    def command(self) -> Sequence[str]:
+        return java_command(self._jvm_flags, "kafka.Kafka", str(self._properties))
+
+    def is_ready(self) -> bool:
+        """The port answers before the node may lead partitions; the broker list is the proof."""
+        if self._probe is None:
+            self._probe = _quiet_admin(self.bootstrap)
+        try:
+            ready = bool(self._probe.list_topics(timeout=0.2).brokers)
+        except KafkaException:
+            return False
+        if ready:
+            self._probe = None
+        return ready
+
+
+def _combined_node(port: int, data_folder: Path) -> dict[str, str]:
+    controller_port = free_port()
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(NODE_ID),
+        "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{controller_port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(data_folder),
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def _quiet_admin(bootstrap: str) -> AdminClient:
+    return AdminClient(
+        {
+            "bootstrap.servers": bootstrap,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 50,
+            "log_level": 0,
+        }
+    )
