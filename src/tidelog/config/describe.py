@@ -17,7 +17,12 @@ from enum import IntEnum
 
 from tidelog.config.broker import BROKER_SETTINGS, BrokerConfig
 from tidelog.config.option import ConfigType, Setting
-from tidelog.config.topic import BROKER_SYNONYMS, TOPIC_SETTINGS, TopicConfig
+from tidelog.config.topic import (
+    BROKER_SYNONYMS,
+    INTERNAL_SEGMENT_BYTES,
+    INTERNAL_SEGMENT_BYTES_SETTING,
+    TOPIC_SETTINGS,
+)
 
 
 class ConfigSource(IntEnum):
@@ -63,10 +68,12 @@ def describe_topic(
     overrides: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None
 ) -> list[DescribedConfig]:
     """The settings of a topic with these `overrides`; those of `names` that exist, or all."""
-    effective = TopicConfig.resolve(overrides, broker.topic_defaults)
+    settings = dict(TOPIC_SETTINGS)
+    if INTERNAL_SEGMENT_BYTES in overrides:
+        settings[INTERNAL_SEGMENT_BYTES] = INTERNAL_SEGMENT_BYTES_SETTING
     return [
-        _describe_topic_setting(setting, effective, overrides, broker)
-        for name, setting in TOPIC_SETTINGS.items()
+        _describe_topic_setting(setting, overrides, broker)
+        for name, setting in settings.items()
         if names is None or name in names
     ]
 
@@ -113,17 +120,17 @@ def describe_cluster_wide(
 
 
 def _describe_topic_setting(
-    setting: Setting, effective: TopicConfig, overrides: Mapping[str, str], broker: BrokerConfig
+    setting: Setting, overrides: Mapping[str, str], broker: BrokerConfig
 ) -> DescribedConfig:
     synonyms = _synonyms(BROKER_SYNONYMS.get(setting.name, ()), broker)
+    value = setting.render(getattr(broker.topic_defaults, setting.field_name))
     if setting.name in overrides:
-        own = ConfigSynonym(
-            setting.name, overrides[setting.name], ConfigSource.DYNAMIC_TOPIC_CONFIG
-        )
+        value = _shown(setting, overrides[setting.name])
+        own = ConfigSynonym(setting.name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG)
         synonyms = (own, *synonyms)
     return DescribedConfig(
         name=setting.name,
-        value=setting.render(getattr(effective, setting.field_name)),
+        value=value,
         source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
         is_read_only=False,
         is_sensitive=False,
@@ -192,4 +199,7 @@ def _each_synonym(names: tuple[str, ...], broker: BrokerConfig) -> Iterator[Conf
 
 
 def _shown(setting: Setting, value: str | None) -> str | None:
-    return None if setting.is_sensitive else value
+    """`value` as `parse` understands it, blanks and case made uniform; never a secret."""
+    if setting.is_sensitive or value is None:
+        return None
+    return setting.render(setting.parse(value))

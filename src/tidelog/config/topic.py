@@ -9,7 +9,7 @@ The first that is set wins: `log.retention.ms` before `log.retention.minutes` be
 `log.retention.hours`, as in Kafka.
 
 `internal.segment.bytes` is Kafka's own back door for segments below the 1 MiB that `segment.bytes`
-demands. It is accepted for a topic, never listed.
+demands. It is accepted for a topic and shown only where it is set.
 """
 
 from collections.abc import Mapping
@@ -313,7 +313,7 @@ class TopicConfig:
         if resolved.remote_storage_enable:
             raise ConfigError("remote.storage.enable is 'true' but there is no tiered storage here")
         if INTERNAL_SEGMENT_BYTES in overrides:
-            size_bytes = _INTERNAL_SEGMENT_BYTES_SETTING.parse(overrides[INTERNAL_SEGMENT_BYTES])
+            size_bytes = INTERNAL_SEGMENT_BYTES_SETTING.parse(overrides[INTERNAL_SEGMENT_BYTES])
             return replace(resolved, segment_bytes=size_bytes)
         return resolved
 
@@ -352,6 +352,6 @@ BROKER_SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "unclean.leader.election.enable": ("unclean.leader.election.enable",),
 }
 
-_INTERNAL_SEGMENT_BYTES_SETTING = replace(
+INTERNAL_SEGMENT_BYTES_SETTING = replace(
     TOPIC_SETTINGS["segment.bytes"], name=INTERNAL_SEGMENT_BYTES, minimum=1
 )

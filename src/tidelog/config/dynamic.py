@@ -1,0 +1,164 @@
+"""Changing settings while the broker runs: what AlterConfigs and IncrementalAlterConfigs may do.
+
+Pure functions from what is set now and what a client asks for to what will be set then. Whoever
+calls them stores the result and delivers the new frozen config; nothing here does.
+
+A refusal carries the code that Kafka answers: for a topic INVALID_CONFIG, for a broker
+INVALID_REQUEST, and INVALID_REQUEST for both if the request itself makes no sense.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tidelog.base.errors import ConfigError, ErrorCode, RequestRefused
+from tidelog.config.broker import BROKER_SETTINGS, BrokerConfig
+from tidelog.config.option import ConfigType, Setting
+from tidelog.config.topic import TOPIC_SETTINGS, TopicConfig
+
+
+class AlterOperation(IntEnum):
+    """What to do with one setting, with IncrementalAlterConfigs' numbers."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """One change a client asks for. Only DELETE goes without a value."""
+
+    name: str
+    operation: AlterOperation
+    value: str | None
+
+
+def alter_topic(
+    overrides: Mapping[str, str], alterations: Sequence[Alteration], broker: BrokerConfig
+) -> dict[str, str]:
+    """A topic's overrides after `alterations`, all of which are valid together."""
+    altered = _altered(
+        overrides, alterations, TOPIC_SETTINGS, broker.topic_defaults, ErrorCode.INVALID_CONFIG
+    )
+    return _valid_topic(altered, broker)
+
+
+def replace_topic(settings: Mapping[str, str | None], broker: BrokerConfig) -> dict[str, str]:
+    """A topic's overrides after AlterConfigs, which forgets everything that it does not name."""
+    return _valid_topic(_without_nulls(settings), broker)
+
+
+def alter_broker(
+    config: BrokerConfig, alterations: Sequence[Alteration], *, cluster_wide: bool
+) -> dict[str, str]:
+    """The dynamic settings of this broker, or of all brokers, after `alterations`."""
+    current = config.dynamic_default if cluster_wide else config.dynamic_broker
+    altered = _altered(current, alterations, BROKER_SETTINGS, config, ErrorCode.INVALID_REQUEST)
+    return _valid_broker(altered, config, cluster_wide=cluster_wide)
+
+
+def replace_broker(
+    config: BrokerConfig, settings: Mapping[str, str | None], *, cluster_wide: bool
+) -> dict[str, str]:
+    """The dynamic settings after AlterConfigs, which forgets everything that it does not name."""
+    return _valid_broker(_without_nulls(settings), config, cluster_wide=cluster_wide)
+
+
+def _altered(
+    current: Mapping[str, str],
+    alterations: Sequence[Alteration],
+    settings: Mapping[str, Setting],
+    effective: TopicConfig | BrokerConfig,
+    list_refusal: ErrorCode,
+) -> dict[str, str]:
+    _require_each_once(alterations)
+    altered = dict(current)
+    for alteration in alterations:
+        name = alteration.name
+        if alteration.operation is AlterOperation.DELETE:
+            altered.pop(name, None)
+            continue
+        value = _given(name, alteration.value)
+        if alteration.operation is AlterOperation.SET:
+            altered[name] = value
+            continue
+        setting = settings.get(name)
+        if setting is None or setting.type is not ConfigType.LIST:
+            raise RequestRefused(
+                list_refusal, f"{name} is not a list: nothing can be appended or subtracted"
+            )
+        before = setting.parse(altered[name]) if name in altered else _value(effective, setting)
+        altered[name] = ",".join(_list_after(alteration.operation, before or (), value))
+    return altered
+
+
+def _list_after(operation: AlterOperation, before: tuple[str, ...], value: str) -> tuple[str, ...]:
+    items = [item.strip() for item in value.split(",") if item.strip()]
+    if operation is AlterOperation.APPEND:
+        return tuple(dict.fromkeys([*before, *items]))
+    return tuple(item for item in before if item not in items)
+
+
+def _value(effective: TopicConfig | BrokerConfig, setting: Setting) -> tuple[str, ...] | None:
+    if isinstance(effective, BrokerConfig):
+        value: tuple[str, ...] | None = effective.value_of(setting)
+    else:
+        value = getattr(effective, setting.field_name)
+    return value
+
+
+def _valid_topic(overrides: dict[str, str], broker: BrokerConfig) -> dict[str, str]:
+    try:
+        TopicConfig.resolve(overrides, broker.topic_defaults)
+    except ConfigError as error:
+        raise RequestRefused(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return overrides
+
+
+def _valid_broker(
+    dynamic: dict[str, str], config: BrokerConfig, *, cluster_wide: bool
+) -> dict[str, str]:
+    for name in dynamic:
+        _require_dynamic(name)
+    try:
+        config.with_dynamic(
+            cluster_wide=dynamic if cluster_wide else config.dynamic_default,
+            this_broker=config.dynamic_broker if cluster_wide else dynamic,
+        )
+    except ConfigError as error:
+        raise RequestRefused(ErrorCode.INVALID_REQUEST, str(error)) from error
+    return dynamic
+
+
+def _require_dynamic(name: str) -> None:
+    setting = BROKER_SETTINGS.get(name)
+    if setting is None:
+        raise RequestRefused(ErrorCode.INVALID_REQUEST, f"{name} is not a broker setting")
+    if not setting.is_dynamic:
+        raise RequestRefused(
+            ErrorCode.INVALID_REQUEST,
+            f"{name} cannot change while the broker runs; "
+            "set it in the properties file and restart",
+        )
+
+
+def _require_each_once(alterations: Sequence[Alteration]) -> None:
+    seen = set()
+    for alteration in alterations:
+        if not alteration.name:
+            raise RequestRefused(ErrorCode.INVALID_REQUEST, "a setting without a name")
+        if alteration.name in seen:
+            raise RequestRefused(ErrorCode.INVALID_REQUEST, f"{alteration.name} is altered twice")
+        seen.add(alteration.name)
+
+
+def _without_nulls(settings: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: _given(name, value) for name, value in settings.items()}
+
+
+def _given(name: str, value: str | None) -> str:
+    if value is None:
+        raise RequestRefused(ErrorCode.INVALID_REQUEST, f"{name} is null but must have a value")
+    return value
