@@ -14,6 +14,9 @@ Promises:
         succession may arrive as one, so claims carry an epoch.
     K5  After the session is lost every call raises SessionLost, and its ephemeral nodes are gone
         before anybody else can create them again.
+
+A path is `/` or begins with `/` and does not end with it. The root is always there, holds nothing
+and cannot be changed.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -21,6 +24,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidelog.base.errors import TidelogError
+
+
+class CoordinatorUnavailable(TidelogError):
+    """The store gave no answer: its disk is full, it is locked, its servers are away.
+
+    The session may well live on. Whether a write happened is not known unless the message says
+    so; whoever repeats it must expect to find it done.
+    """
 
 
 class CoordinatorRefused(TidelogError):
@@ -55,13 +66,15 @@ class NoChildrenForEphemerals(CoordinatorRefused):
 class Node:
     """What a path holds. `owner_session` is set on ephemeral nodes only.
 
-    `creation_id` grows with every creation in the tree: a node that was deleted and made again
-    has a larger one, and a broker's is its broker epoch.
+    `creation_id` and `modification_id` are drawn from one counter of the whole tree that grows
+    with every write: a node that was deleted and made again has a larger creation id, a broker's
+    is its broker epoch, and comparing the ids of two nodes tells which was written later.
     """
 
     value: bytes
     version: int
     creation_id: int
+    modification_id: int
     owner_session: int | None
 
 
@@ -131,7 +144,10 @@ class Coordinator(Protocol):
         ...
 
     async def delete_tree(self, path: str) -> None:
-        """Delete `path` and all below it, in one transaction where the store allows; absent is fine."""
+        """Delete `path` and all below it; absent is fine.
+
+        One transaction where the store allows, so a crash may leave a part of it.
+        """
         ...
 
     async def transact(self, operations: Sequence[Operation]) -> None:
@@ -139,7 +155,10 @@ class Coordinator(Protocol):
         ...
 
     def watch(self, path: str) -> AsyncIterator[Node | None]:
-        """Yield what `path` holds now, then again after every change; None is absent."""
+        """Yield what `path` holds now, then again after every change; None is absent.
+
+        Raises SessionLost once the session is lost.
+        """
         ...
 
     def watch_children(self, path: str) -> AsyncIterator[list[str]]:

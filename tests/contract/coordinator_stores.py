@@ -1,0 +1,63 @@
+"""The implementations of the Coordinator port, each as something a test can connect to."""
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import ParamSpec, Protocol
+
+from tidelog.coordination import sqlite
+from tidelog.coordination.memory import MemoryTree
+from tidelog.coordination.port import Coordinator
+from tidelog.coordination.sqlite_tree import SqliteTree
+
+TEST_LIMIT_S = 30
+SESSION_TIMEOUT_MS = 2_000
+
+P = ParamSpec("P")
+
+
+def on_loop(test: Callable[P, Coroutine[None, None, None]]) -> Callable[P, None]:
+    """Run an asynchronous test on a loop of its own; one that hangs fails."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), TEST_LIMIT_S))
+
+    return run
+
+
+class Store(Protocol):
+    """What sessions of one implementation share."""
+
+    async def connect(self) -> Coordinator: ...
+
+    async def expire(self, coordinator: Coordinator) -> None:
+        """Declare a session dead, as the store or another session does."""
+        ...
+
+
+class MemoryStore:
+    def __init__(self) -> None:
+        self._tree = MemoryTree()
+
+    async def connect(self) -> Coordinator:
+        return self._tree.connect()
+
+    async def expire(self, coordinator: Coordinator) -> None:
+        self._tree.expire(coordinator.session_id)
+
+
+class SqliteStore:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    async def connect(self) -> Coordinator:
+        return await sqlite.connect(self.path, session_timeout_ms=SESSION_TIMEOUT_MS)
+
+    async def expire(self, coordinator: Coordinator) -> None:
+        tree = SqliteTree(self.path)
+        tree.begin()
+        tree.end_session(coordinator.session_id)
+        tree.commit()
+        tree.close()
