@@ -149,15 +149,16 @@ class ProducerStates:
             for producer_id, producer in self._producers.items()
         )
 
-    def restore(self, entries: Iterable[ProducerEntry]) -> None:
-        """Start again from a snapshot. What was appended after it follows by `on_replayed`."""
+    def restore(self, entries: Iterable[ProducerEntry], *, end_offset: Offset) -> None:
+        """Start again from a snapshot of a log that ended at `end_offset`.
+
+        What was appended from there on follows by `on_replayed`.
+        """
         self._producers = {}
         for entry in entries:
             self._make_room()
             self._producers[entry.producer_id] = _restored(entry)
-        self._last_offset = max(
-            (producer.last_offset for producer in self._producers.values()), default=NO_OFFSET
-        )
+        self._last_offset = Offset(end_offset - 1)
         self._find_open_transactions()
 
     def _remember(self, header: BatchHeader, base_offset: Offset, timestamp_ms: int) -> None:
