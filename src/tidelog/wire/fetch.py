@@ -337,11 +337,11 @@ def _classic_forgotten(view: memoryview, position: int) -> tuple[list[ForgottenT
 def encode_fetch_response(
     version: int,
     correlation_id: int,
+    topics: Sequence[FetchTopicResult],
     *,
     throttle_ms: int,
     error_code: int,
     session_id: int,
-    topics: Sequence[FetchTopicResult],
     node_endpoints: Sequence[NodeEndpoint],
 ) -> list[BytesLike]:
     """The whole frame that answers a request of `version`, as buffers for `writelines`.
@@ -352,30 +352,30 @@ def encode_fetch_response(
         return _encode_flexible(
             version,
             correlation_id,
+            topics,
             throttle_ms=throttle_ms,
             error_code=error_code,
             session_id=session_id,
-            topics=topics,
             node_endpoints=node_endpoints,
         )
     return _encode_classic(
         version,
         correlation_id,
+        topics,
         throttle_ms=throttle_ms,
         error_code=error_code,
         session_id=session_id,
-        topics=topics,
     )
 
 
 def _encode_flexible(
     version: int,
     correlation_id: int,
+    topics: Sequence[FetchTopicResult],
     *,
     throttle_ms: int,
     error_code: int,
     session_id: int,
-    topics: Sequence[FetchTopicResult],
     node_endpoints: Sequence[NodeEndpoint],
 ) -> list[BytesLike]:
     buffers: list[BytesLike] = [b""]
@@ -460,11 +460,11 @@ def _flexible_result_end(result: FetchPartitionResult) -> bytes:
 def _encode_classic(
     version: int,
     correlation_id: int,
+    topics: Sequence[FetchTopicResult],
     *,
     throttle_ms: int,
     error_code: int,
     session_id: int,
-    topics: Sequence[FetchTopicResult],
 ) -> list[BytesLike]:
     buffers: list[BytesLike] = [b""]
     parts: list[bytes] = []

@@ -14,16 +14,20 @@ nothing is believed before it has been compared with the bytes that are left:
 
     - a position only ever grows, so nothing is read twice and no loop outlasts the input,
     - an array may not have more elements than there are bytes left, nor more than
-      ELEMENTS_MAX, so a frame of 100 MB cannot be turned into gigabytes of objects.
+      ELEMENTS_MAX, so a frame of 100 MB cannot be turned into gigabytes of objects,
+    - a structure may not have more than TAGGED_FIELDS_MAX tagged fields, most of which would only
+      be skipped, at a cost per field rather than per byte.
 """
 
 import struct
-from typing import Final
+from typing import Final, cast
 
 from tidelog.base.errors import WireError
 
 # More topics or partitions than a cluster holds. An element costs about 200 bytes once decoded.
 ELEMENTS_MAX: Final = 250_000
+# Kafka's own messages have up to four. Unknown ones are skipped, whoever invented them.
+TAGGED_FIELDS_MAX: Final = 16
 
 UUID_BYTES: Final = 16
 NO_UUID: Final = bytes(UUID_BYTES)
@@ -32,6 +36,8 @@ _INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
+_UINT16 = struct.Struct(">H")
+_FLOAT64 = struct.Struct(">d")
 
 _UVARINT_SHIFT_MAX = 28
 _UVARINT_CACHE: Final = [bytes([number]) for number in range(128)]
@@ -92,7 +98,9 @@ def skip_tagged_fields(view: memoryview, position: int) -> int:
         count = view[position]
         if count == 0:
             return position + 1
-        count, position = read_uvarint(view, position)
+        if count > TAGGED_FIELDS_MAX:
+            raise WireError(f"structure with {count} tagged fields or more")
+        position += 1
         for _ in range(count):
             _tag, position = read_uvarint(view, position)
             size_bytes, position = read_uvarint(view, position)
@@ -188,6 +196,9 @@ class Reader:
     def boolean(self) -> bool:
         return self.int8() != 0
 
+    def float64(self) -> float:
+        return cast("float", self._integer(_FLOAT64))
+
     def int8(self) -> int:
         return self._integer(_INT8)
 
@@ -199,6 +210,9 @@ class Reader:
 
     def int64(self) -> int:
         return self._integer(_INT64)
+
+    def uint16(self) -> int:
+        return self._integer(_UINT16)
 
     def uvarint(self) -> int:
         try:
@@ -225,6 +239,16 @@ class Reader:
             return str(self._take(size_bytes), "utf-8")
         except UnicodeDecodeError as error:
             raise WireError(f"string is not UTF-8: {error}") from error
+
+    def data(self) -> bytes:
+        data = self.nullable_data()
+        if data is None:
+            raise WireError("null where bytes are required")
+        return data
+
+    def nullable_data(self) -> bytes | None:
+        size_bytes = self.uvarint() - 1 if self.flexible else self.int32()
+        return None if size_bytes < 0 else bytes(self._take(size_bytes))
 
     def array_count(self) -> int:
         """How many elements follow; null is refused."""
@@ -257,17 +281,22 @@ class Reader:
         """The tagged fields at the end of a structure, each with a reader of its own."""
         if not self.flexible:
             return {}
+        count = self.uvarint()
+        if count > TAGGED_FIELDS_MAX:
+            raise WireError(f"structure with {count} tagged fields")
         fields = {}
-        for _ in range(self.uvarint()):
+        for _ in range(count):
             tag = self.uvarint()
-            fields[tag] = Reader(self._take(self.uvarint()), 0, flexible=True)
+            field = Reader(self._take(self.uvarint()), 0, flexible=True)
+            field._elements_left = self._elements_left
+            fields[tag] = field
         return fields
 
     def _integer(self, layout: struct.Struct) -> int:
         try:
             number: int = layout.unpack_from(self.view, self.position)[0]
         except struct.error as error:
-            raise WireError(f"integer is cut off: {error}") from error
+            raise WireError(f"number is cut off: {error}") from error
         self.position += layout.size
         return number
 

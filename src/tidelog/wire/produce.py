@@ -184,8 +184,8 @@ ProduceTopicResult = tuple[str | None, bytes | None, Sequence[PartitionProduceRe
 def encode_produce_response(
     version: int,
     correlation_id: int,
-    *,
     topics: Sequence[ProduceTopicResult],
+    *,
     node_endpoints: Sequence[NodeEndpoint],
     throttle_ms: int,
 ) -> bytes:
@@ -194,7 +194,7 @@ def encode_produce_response(
         return _encode_flexible(
             version,
             correlation_id,
-            topics=topics,
+            topics,
             node_endpoints=node_endpoints,
             throttle_ms=throttle_ms,
         )
@@ -211,8 +211,8 @@ def encode_produce_response(
 def _encode_flexible(
     version: int,
     correlation_id: int,
-    *,
     topics: Sequence[ProduceTopicResult],
+    *,
     node_endpoints: Sequence[NodeEndpoint],
     throttle_ms: int,
 ) -> bytes:

@@ -1,0 +1,49 @@
+"""Every API without a codec of its own: kio's message classes, always in the newest version.
+
+A handler knows one shape per message. A request of an older version arrives with the defaults of
+the fields it did not have; an answer loses the fields that its version does not have:
+
+    frame ──decode──▶ class of the request's version ──convert──▶ newest class ──▶ handler
+    frame ◀──encode── class of the request's version ◀──convert── newest class ◀── handler
+
+kio takes a tenth of a second to import, so it is imported at first use (message_classes.py), and a
+broker whose clients only produce and consume never does.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.base.errors import WireError
+from tidelog.wire.api import ApiKey, is_flexible
+from tidelog.wire.primitives import Reader
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+# Administration comes in small requests. Decoded, they take about fifty times their size.
+BODY_BYTES_MAX: Final = 4 * 1024 * 1024
+
+
+def decode_request(api_key: ApiKey, version: int, view: memoryview, position: int) -> object:
+    """The request whose body starts at `position`, as kio's newest class of that API.
+
+    The version is one that kio knows; all of SUPPORTED are.
+    """
+    if len(view) - position > BODY_BYTES_MAX:
+        raise WireError(
+            f"{api_key.name} request of {len(view) - position} bytes, at most {BODY_BYTES_MAX}"
+        )
+    reader = Reader(view, position, flexible=is_flexible(api_key, version))
+    decoded: object = _classes().decode_request(api_key, version, reader)
+    return decoded
+
+
+def encode_response(message: object, version: int, correlation_id: int) -> bytes:
+    """The whole frame that answers a request of `version` with `message`, of any version."""
+    encoded: bytes = _classes().encode_response(message, version, correlation_id)
+    return encoded
+
+
+def _classes() -> "ModuleType":
+    from tidelog.wire import message_classes  # noqa: PLC0415 - see the module's docstring
+
+    return message_classes
