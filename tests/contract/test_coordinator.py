@@ -1,7 +1,7 @@
 """What every Coordinator promises (C1), on each implementation of the port."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -86,7 +86,10 @@ async def test_a_node_is_created_once(store: Store) -> None:
 async def test_of_two_sessions_that_create_a_node_one_wins(store: Store) -> None:
     sessions = [await store.connect() for _ in range(4)]
     outcomes = await asyncio.gather(
-        *(each.create("/claim", str(each.session_id).encode(), ephemeral=True) for each in sessions),
+        *(
+            each.create("/claim", str(each.session_id).encode(), ephemeral=True)
+            for each in sessions
+        ),
         return_exceptions=True,
     )
     winners = [each for each, outcome in zip(sessions, outcomes, strict=True) if outcome is None]
@@ -236,7 +239,7 @@ REFUSED: list[tuple[Operation, type[CoordinatorRefused]]] = [
 ]
 
 
-@pytest.mark.parametrize(("operation", "refusal"), REFUSED, ids=lambda value: str(value))
+@pytest.mark.parametrize(("operation", "refusal"), REFUSED, ids=str)
 @on_loop
 async def test_a_transaction_does_all_or_nothing(
     store: Store, operation: Operation, refusal: type[CoordinatorRefused]
@@ -464,7 +467,7 @@ async def test_after_the_loss_every_call_raises_session_lost(store: Store) -> No
     session = await store.connect()
     await store.expire(session)
     await session.session_lost()
-    calls = [
+    calls: list[Callable[[], Awaitable[object]]] = [
         lambda: session.get("/a"),
         lambda: session.get_many(["/a"]),
         lambda: session.children("/"),

@@ -71,17 +71,18 @@ class MemoryTree:
 
     def transact(self, operations: Sequence[Operation], session_id: int) -> None:
         self._last_write_id += 1
-        before: dict[str, Node | None] = {}
+        done: list[tuple[str, Node | None]] = []
         try:
             for operation in operations:
                 path, node = self._outcome(operation, session_id)
-                before.setdefault(path, self._nodes.get(path))
+                done.append((path, self._nodes.get(path)))
                 self._put(path, node)
         except CoordinatorRefused:
-            for path, node in reversed(before.items()):
-                self._put(path, node)
+            for path, node_before in reversed(done):
+                self._put(path, node_before)
             raise
-        self._announce(before)
+        # Of several steps on one path the first knew what was there before.
+        self._announce(dict(reversed(done)))
 
     def _outcome(self, operation: Operation, session_id: int) -> tuple[str, Node | None]:
         """What `operation` leaves at its path, if it is allowed."""
@@ -124,9 +125,9 @@ class MemoryTree:
     def _put(self, path: str, node: Node | None) -> None:
         parent, name = split(path)
         if node is None:
-            self._nodes.pop(path, None)
-            self._children.pop(path, None)
-            self._children[parent].discard(name)
+            del self._nodes[path]
+            del self._children[path]
+            self._children[parent].remove(name)
         else:
             self._nodes[path] = node
             self._children.setdefault(path, set())
