@@ -1,0 +1,129 @@
+"""CreateTopics (19): new topics, with partitions and settings of the client's choice or our own.
+
+One topic's refusal is that topic's answer; it never fails its neighbours. A name that appears
+twice in one request is answered once, as a mistake.
+
+The answer leaves when the partitions that fall to this broker are open, so that whoever creates a
+topic can write to it next. If that takes longer than the request's time-out, the topics are there
+nevertheless and the client is told REQUEST_TIMED_OUT, as Kafka's documentation has it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.create_topics.v7.response import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+from kio.schema.types import TopicName
+from kio.static.primitive import i8, i16, i32
+
+from tidelog.base.errors import ErrorCode
+from tidelog.base.ids import BrokerId
+from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.broker.dispatch import RequestContext
+from tidelog.broker.handlers.answering import NO_THROTTLE, is_out_of_time, message_error
+from tidelog.config.broker import BrokerConfig
+from tidelog.config.describe import describe_topic
+from tidelog.core.controller.requests import NewTopic, TopicOutcome
+
+_UNKNOWN_COUNT = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopicsHandler:
+    """`partitions_open` returns once this broker serves all it has been given so far."""
+
+    controller: ControllerRunner
+    broker_config: Callable[[], BrokerConfig]
+    partitions_open: Callable[[], Awaitable[None]]
+
+    async def handle(
+        self, request: CreateTopicsRequest, context: RequestContext
+    ) -> CreateTopicsResponse:
+        outcomes = await self._outcomes(request)
+        return CreateTopicsResponse(
+            throttle_time=NO_THROTTLE,
+            topics=tuple(self._result(outcome) for outcome in _one_per_name(outcomes)),
+        )
+
+    async def _outcomes(self, request: CreateTopicsRequest) -> list[TopicOutcome]:
+        if is_out_of_time(request.timeout):
+            return [
+                TopicOutcome(name=topic.name, error=ErrorCode.REQUEST_TIMED_OUT)
+                for topic in request.topics
+            ]
+        outcomes = await self.controller.create_topics(
+            [_new_topic(topic) for topic in request.topics], validate_only=request.validate_only
+        )
+        if request.validate_only:
+            return outcomes
+        try:
+            async with asyncio.timeout(request.timeout.total_seconds()):
+                await self.partitions_open()
+        except TimeoutError:
+            return [_timed_out(outcome) for outcome in outcomes]
+        return outcomes
+
+    def _result(self, outcome: TopicOutcome) -> CreatableTopicResult:
+        return CreatableTopicResult(
+            name=TopicName(outcome.name or ""),
+            topic_id=outcome.topic_id,
+            error_code=message_error(outcome.error),
+            error_message=outcome.message,
+            num_partitions=i32(_count(outcome.partition_count)),
+            replication_factor=i16(_count(outcome.replication_factor)),
+            configs=self._configs(outcome),
+        )
+
+    def _configs(self, outcome: TopicOutcome) -> tuple[CreatableTopicConfigs, ...]:
+        """What applies to the new topic, its own settings and those it inherits."""
+        if outcome.configs is None:
+            return ()
+        return tuple(
+            CreatableTopicConfigs(
+                name=config.name,
+                value=config.value,
+                read_only=config.is_read_only,
+                config_source=i8(config.source),
+                is_sensitive=config.is_sensitive,
+            )
+            for config in describe_topic(outcome.configs, self.broker_config(), None)
+        )
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=tuple(
+            (
+                assignment.partition_index,
+                tuple(BrokerId(broker_id) for broker_id in assignment.broker_ids),
+            )
+            for assignment in topic.assignments
+        ),
+        configs=tuple((config.name, config.value) for config in topic.configs),
+    )
+
+
+def _one_per_name(outcomes: Iterable[TopicOutcome]) -> Iterable[TopicOutcome]:
+    return {outcome.name: outcome for outcome in outcomes}.values()
+
+
+def _timed_out(outcome: TopicOutcome) -> TopicOutcome:
+    if outcome.error is not ErrorCode.NONE:
+        return outcome
+    return TopicOutcome(
+        name=outcome.name,
+        error=ErrorCode.REQUEST_TIMED_OUT,
+        message="The topic was created, but its partitions are not open yet.",
+    )
+
+
+def _count(count: int | None) -> int:
+    return _UNKNOWN_COUNT if count is None else count

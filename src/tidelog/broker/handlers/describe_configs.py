@@ -1,0 +1,144 @@
+"""DescribeConfigs (32): the settings of topics, of this broker, and of all brokers.
+
+    TOPIC    the topic's name      its own settings and what it inherits
+    BROKER   this broker's id      static and dynamic settings; only a broker knows its own
+    BROKER   the empty name        what was set at run time for all brokers
+
+One resource's refusal is that resource's answer; it never fails its neighbours. Resources that
+Kafka has and this broker does not (loggers, client metrics, groups) are refused by name.
+"""
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kio.schema.describe_configs.v4.request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from kio.schema.describe_configs.v4.response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from kio.static.primitive import i8
+
+from tidelog.base.errors import ErrorCode, RequestRefused
+from tidelog.broker.dispatch import RequestContext
+from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
+from tidelog.broker.partitions import Partitions
+from tidelog.config.broker import BrokerConfig
+from tidelog.config.describe import (
+    DescribedConfig,
+    describe_broker,
+    describe_cluster_wide,
+    describe_topic,
+)
+from tidelog.core.controller.requests import ResourceType
+from tidelog.core.controller.topics import require_legal_name
+
+NOT_SERVED: Final = {8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeConfigsHandler:
+    """`broker_config` gives the settings of this broker as they are now."""
+
+    partitions: Partitions
+    broker_config: Callable[[], BrokerConfig]
+
+    async def handle(
+        self, request: DescribeConfigsRequest, context: RequestContext
+    ) -> DescribeConfigsResponse:
+        return DescribeConfigsResponse(
+            throttle_time=NO_THROTTLE,
+            results=tuple(self._result(resource, request) for resource in request.resources),
+        )
+
+    def _result(
+        self, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    ) -> DescribeConfigsResult:
+        try:
+            described = self._describe(resource)
+        except RequestRefused as refusal:
+            return _answer(resource, refusal.code, refusal.message, ())
+        configs = [_config(config, request) for config in described]
+        return _answer(resource, ErrorCode.NONE, None, configs)
+
+    def _describe(self, resource: DescribeConfigsResource) -> list[DescribedConfig]:
+        # Kafka takes an empty list of names for all of them, as it does null.
+        names = resource.configuration_keys or None
+        match resource.resource_type:
+            case ResourceType.TOPIC:
+                return self._describe_topic(resource.resource_name, names)
+            case ResourceType.BROKER:
+                return self._describe_broker(resource.resource_name, names)
+            case other:
+                name = NOT_SERVED.get(other, str(other))
+                raise RequestRefused(
+                    ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {name}"
+                )
+
+    def _describe_topic(self, name: str, names: Collection[str] | None) -> list[DescribedConfig]:
+        require_legal_name(name)
+        image = self.partitions.image
+        if name not in image.topics:
+            raise RequestRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return describe_topic(image.topic_config(name), self.broker_config(), names)
+
+    def _describe_broker(self, name: str, names: Collection[str] | None) -> list[DescribedConfig]:
+        config = self.broker_config()
+        if not name:
+            return describe_cluster_wide(config, names)
+        if _INTEGER.fullmatch(name) is None:
+            raise RequestRefused(
+                ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
+            )
+        if int(name) != config.broker_id:
+            raise RequestRefused(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {config.broker_id} or empty string, "
+                f"but received {name}",
+            )
+        return describe_broker(config, names)
+
+
+def _answer(
+    resource: DescribeConfigsResource,
+    code: ErrorCode,
+    message: str | None,
+    configs: Sequence[DescribeConfigsResourceResult],
+) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=message_error(code),
+        error_message=message or "",  # As Kafka: null is allowed, but clients have never met it.
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=tuple(configs),
+    )
+
+
+def _config(
+    config: DescribedConfig, request: DescribeConfigsRequest
+) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=config.name,
+        value=config.value,
+        read_only=config.is_read_only,
+        config_source=i8(config.source),
+        is_sensitive=config.is_sensitive,
+        synonyms=_synonyms(config) if request.include_synonyms else (),
+        config_type=i8(config.type),
+        documentation=config.documentation if request.include_documentation else None,
+    )
+
+
+def _synonyms(config: DescribedConfig) -> tuple[DescribeConfigsSynonym, ...]:
+    return tuple(
+        DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=i8(synonym.source))
+        for synonym in config.synonyms
+    )
