@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId
@@ -23,7 +22,7 @@ from tidelog.config.coordination import CoordinationConfig
 from tidelog.config.groups import GroupsConfig
 from tidelog.config.log import UNIT_MS, LogConfig
 from tidelog.config.network import NetworkConfig
-from tidelog.config.option import Setting, load, settings_of
+from tidelog.config.option import Setting, build, load, settings_of
 from tidelog.config.replication import ReplicationConfig
 from tidelog.config.topic import BROKER_SYNONYMS, TOPIC_SETTINGS, TopicConfig
 from tidelog.config.transactions import TransactionsConfig
@@ -75,11 +74,12 @@ class BrokerConfig:
         """One sentence for every given setting that has no effect."""
         return tuple(_warnings(self))
 
-    def value_of(self, setting: Setting) -> Any:
+    def value_of(self, setting: Setting) -> object:
         """What the broker setting is now."""
         for part_name, part_class in _PARTS.items():
             if setting.name in settings_of(part_class):
-                return getattr(getattr(self, part_name), setting.field_name)
+                value: object = getattr(getattr(self, part_name), setting.field_name)
+                return value
         raise AssertionError(f"{setting.name} belongs to no part")
 
 
@@ -134,23 +134,22 @@ def _topic_defaults(log: LogConfig, replication: ReplicationConfig) -> TopicConf
         TOPIC_SETTINGS[topic_name].field_name: _first_given(synonyms, log, replication)
         for topic_name, synonyms in BROKER_SYNONYMS.items()
     }
-    return TopicConfig(**values)
+    return build(TopicConfig, values)
 
 
-def _first_given(synonyms: tuple[str, ...], log: LogConfig, replication: ReplicationConfig) -> Any:
+def _first_given(
+    synonyms: tuple[str, ...], log: LogConfig, replication: ReplicationConfig
+) -> object:
     for name in synonyms:
         part = log if name in settings_of(LogConfig) else replication
         value = getattr(part, BROKER_SETTINGS[name].field_name)
         if value is not None:
-            return in_topic_unit(name, value)
+            return _in_milliseconds(name, value) if name in UNIT_MS else value
     raise AssertionError(f"{synonyms[-1]} has no default")
 
 
-def in_topic_unit(broker_setting_name: str, value: Any) -> Any:
-    """A broker setting's value in the unit of its topic-level form; -1 is -1 in every unit."""
-    if broker_setting_name in UNIT_MS and value > 0:
-        return value * UNIT_MS[broker_setting_name]
-    return value
+def _in_milliseconds(name: str, value: int) -> int:
+    return value * UNIT_MS[name] if value > 0 else value  # -1 is no limit in every unit
 
 
 def _require_own_known(names: Iterable[str]) -> None:

@@ -103,9 +103,10 @@ def _list_after(operation: AlterOperation, before: tuple[str, ...], value: str) 
 
 def _value(effective: TopicConfig | BrokerConfig, setting: Setting) -> tuple[str, ...] | None:
     if isinstance(effective, BrokerConfig):
-        value: tuple[str, ...] | None = effective.value_of(setting)
+        value = effective.value_of(setting)
     else:
         value = getattr(effective, setting.field_name)
+    assert value is None or isinstance(value, tuple)
     return value
 
 

@@ -207,6 +207,11 @@ def load(config_class: type[C], properties: Mapping[str, str]) -> C:
     return config_class(**_values(config_class, properties))
 
 
+def build(config_class: type[C], values: Mapping[str, object]) -> C:
+    """Build `config_class` from values that are right already, by field name."""
+    return config_class(**values)
+
+
 def override(config: C, properties: Mapping[str, str]) -> C:
     """`config` with those of `properties` that it knows in place of its own values."""
     return replace(config, **_values(type(config), properties))  # type: ignore[type-var]

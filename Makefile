@@ -1,0 +1,92 @@
+# Every target does its own set-up: on a fresh machine `make up` or `make test` is all there is to type.
+#
+# What is installed is remembered by stamp files in .venv, which pyproject.toml and constraints.txt
+# make stale; so the second run of a target installs nothing.
+
+VENV := .venv
+BIN := $(VENV)/bin
+CONSTRAINTS := constraints.txt
+MANIFESTS := pyproject.toml $(CONSTRAINTS)
+SOURCES := src tests benchmarks scripts
+
+# The first of these that is new enough; `make PYTHON=/path/to/python` decides otherwise.
+PYTHON_CANDIDATES := python3 python3.13 python3.12 python3.11 python
+PYTHON_IS_NEW := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for each in $(PYTHON_CANDIDATES); do \
+	"$$each" -c "$(PYTHON_IS_NEW)" >/dev/null 2>&1 && echo "$$each" && break; done)
+
+# uv takes half of pip's time, its own installation included. Where it does not work, say behind a
+# package index that only pip is configured for, pip does the same.
+INSTALL = $(BIN)/python -m uv pip install --quiet --python $(BIN)/python \
+	--constraint $(CONSTRAINTS) --build-constraint $(CONSTRAINTS)
+INSTALL_BY_PIP = PIP_CONSTRAINT=$(CONSTRAINTS) $(BIN)/python -m pip install \
+	--disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help setup up test lint check format bench peers constraints settings clean
+
+help: ## Show what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.dev ## Install tidelog with everything that tests and lint need
+
+up: $(VENV)/.run ## Start a broker in the foreground; ARGS="--port 9192" and the like are passed on
+	@exec $(BIN)/tidelog up $(ARGS)
+
+test: $(VENV)/.dev peers-if-possible ## Run every test; SUITES="unit contract" runs some
+	@$(BIN)/python scripts/run_tests.py $(SUITES)
+
+lint: $(VENV)/.dev ## Check format, rules, types and the direction of imports
+	@$(BIN)/ruff format --check --quiet $(SOURCES) || \
+		{ echo "Some files are not formatted: \`make format\` does it."; exit 1; }
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/mypy $(SOURCES)
+	@$(BIN)/lint-imports
+
+check: format lint ## Format, lint, then the tidy and unit tests: before every commit
+	@$(BIN)/python scripts/run_tests.py tidy unit
+
+format: $(VENV)/.dev ## Format the code
+	@$(BIN)/ruff format --quiet $(SOURCES)
+
+bench: $(VENV)/.dev peers-if-possible ## Run the benchmarks; ARGS is passed on
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+peers: python ## Fetch Apache Kafka's jars, which some tests and benchmarks run beside us
+	@$(PYTHON) scripts/peers.py
+
+constraints: $(VENV)/.dev ## Resolve constraints.txt anew
+	@$(BIN)/python -m uv pip compile --quiet pyproject.toml --all-extras --universal \
+		--python-version 3.11 --no-annotate --no-header --upgrade --output-file $(CONSTRAINTS)
+
+settings: $(VENV)/.dev ## Write docs/settings.md anew
+	@$(BIN)/python scripts/settings_page.py
+
+clean: ## Remove the virtual environment, caches and what was built
+	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: python peers-if-possible
+python:
+	@test -n "$(PYTHON)" || { echo "tidelog needs Python 3.11 or newer with its venv module, and none of $(PYTHON_CANDIDATES) is that: install one, or name it with make PYTHON=/path/to/python." >&2; exit 1; }
+
+peers-if-possible: python
+	@$(PYTHON) scripts/peers.py --optional
+
+$(BIN)/python: | python
+	@echo "Creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.uv: $(CONSTRAINTS) | $(BIN)/python
+	@$(INSTALL_BY_PIP) uv || echo "uv does not install here, so pip does the work."
+	@touch $@
+
+$(VENV)/.run: $(MANIFESTS) $(VENV)/.uv
+	@echo "Installing tidelog"
+	@$(INSTALL) --editable . || $(INSTALL_BY_PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(MANIFESTS) $(VENV)/.uv
+	@echo "Installing tidelog with what tests and lint need"
+	@$(INSTALL) --editable '.[dev,zookeeper]' || $(INSTALL_BY_PIP) --editable '.[dev,zookeeper]'
+	@touch $(VENV)/.run $@
