@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
@@ -273,8 +273,8 @@ def test_no_expansion_while_a_proposal_is_unanswered() -> None:
 def test_proposed_follower_counts_before_the_answer() -> None:
     leader = out_of_sync()
     fetch(leader, 3, 4)
-    append(leader, 1)
-    fetch(leader, 2, 5)
+    append(leader, 1, now_ms=LAG_MAX_MS + 1)
+    fetch(leader, 2, 5, now_ms=LAG_MAX_MS + 1)
     assert leader.high_watermark == 4
 
 
@@ -403,13 +403,26 @@ class CommittedIsReplicated(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.leader = leader_of(now_ms=0)
+        self.leader = leader_of()
         self.now_ms = 0
         self.held = dict.fromkeys(FOLLOWERS, 0)
         self.node_isr = ALL
         self.node_version = 0
         self.proposal: ProposeIsr | None = None
         self.high_watermark = 0
+
+    @initialize(
+        out_of_sync=st.frozensets(st.sampled_from(FOLLOWERS)),
+        held=st.tuples(*[st.integers(0, 4)] * 2),
+    )
+    def elect(self, out_of_sync: frozenset[BrokerId], held: tuple[int, int]) -> None:
+        self.node_isr = ALL - out_of_sync
+        self.held = dict(zip(FOLLOWERS, held, strict=True))
+        committed = min([4, *(self.held[r] for r in self.node_isr - {LEADER})])
+        self.leader = leader_of(
+            isr=tuple(self.node_isr), log_end=4, high_watermark=min(committed, 2)
+        )
+        self.high_watermark = self.leader.high_watermark
 
     def perform(self, effects: Effects) -> None:
         for effect in effects:
@@ -428,6 +441,16 @@ class CommittedIsReplicated(RuleBasedStateMachine):
         offset = data.draw(st.integers(self.held[replica], self.leader.log_end_offset))
         self.held[replica] = offset
         self.perform(fetch(self.leader, replica, offset, self.now_ms))
+
+    @rule(replica=st.sampled_from(FOLLOWERS))
+    def catch_up(self, replica: BrokerId) -> None:
+        self.held[replica] = self.leader.log_end_offset
+        self.perform(fetch(self.leader, replica, self.held[replica], self.now_ms))
+
+    @rule(replica=st.sampled_from(FOLLOWERS))
+    def reach_the_high_watermark(self, replica: BrokerId) -> None:
+        self.held[replica] = max(self.held[replica], self.leader.high_watermark)
+        self.perform(fetch(self.leader, replica, self.held[replica], self.now_ms))
 
     @rule(elapsed_ms=st.integers(0, 2 * LAG_MAX_MS))
     def wait(self, elapsed_ms: int) -> None:
@@ -492,8 +515,7 @@ class CommittedIsReplicated(RuleBasedStateMachine):
                 self.answer_proposal()
             self.hear_of_the_state_node()
             for replica in FOLLOWERS:
-                self.held[replica] = self.leader.log_end_offset
-                self.perform(fetch(self.leader, replica, self.held[replica], self.now_ms))
+                self.catch_up(replica)
                 if self.proposal is not None:
                     self.answer_proposal()
         assert self.leader.isr == ALL
