@@ -48,7 +48,7 @@ class LogFile(Protocol):
         ...
 
     def read(self, position: int, size_bytes: int) -> bytes:
-        """Up to `size_bytes` from `position`; fewer only at the end of the file. May wait for the disk."""
+        """Up to `size_bytes` from `position`; fewer only at the end of the file. May wait."""
         ...
 
     def read_cached(self, position: int, size_bytes: int) -> bytes | bytearray | None:
@@ -62,6 +62,12 @@ class LogFile(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class HeldLock(Protocol):
+    """A folder that no other process may use meanwhile."""
+
+    def release(self) -> None: ...
 
 
 class Disk(Protocol):
@@ -104,11 +110,18 @@ class Disk(Protocol):
     def read_file(self, path: Path) -> bytes: ...
 
     def replace_file(self, path: Path, data: bytes) -> None:
-        """Put `data` at `path` so that a crash leaves the old content or the new, on stable storage."""
+        """Put `data` at `path`, durably: a crash leaves the old content or the new."""
         ...
 
     def flush_folder(self, path: Path) -> None:
         """Make renames, creations and removals in `path` durable."""
+        ...
+
+    def lock(self, path: Path) -> HeldLock:
+        """Hold the lock file `path`, created if absent, until released or the process ends.
+
+        Held by anybody else, this process included, is a StorageError.
+        """
         ...
 
     def free_bytes(self, path: Path) -> int: ...

@@ -1,0 +1,63 @@
+"""The handlers of the cold APIs, all at once.
+
+Importing this module imports the message library, which takes longer than the rest of a broker's
+start. Only `node.py` does so, at the first request that needs one or some time after start.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.broker.dispatch import ColdHandler
+from tidelog.broker.handlers.alter_configs import AlterConfigsHandler
+from tidelog.broker.handlers.create_partitions import CreatePartitionsHandler
+from tidelog.broker.handlers.create_topics import CreateTopicsHandler
+from tidelog.broker.handlers.delete_records import DeleteRecordsHandler
+from tidelog.broker.handlers.delete_topics import DeleteTopicsHandler
+from tidelog.broker.handlers.describe_cluster import DescribeClusterHandler
+from tidelog.broker.handlers.describe_configs import DescribeConfigsHandler
+from tidelog.broker.handlers.describe_log_dirs import DescribeLogDirsHandler
+from tidelog.broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
+from tidelog.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from tidelog.broker.log_dir_runner import LogDirRunner
+from tidelog.broker.partitions import Partitions
+from tidelog.broker.replicas import Replicas
+from tidelog.wire.api import ApiKey
+
+
+def admin_handlers(
+    *,
+    controller: ControllerRunner,
+    replicas: Replicas,
+    partitions: Partitions,
+    log_dirs: Sequence[LogDirRunner],
+) -> Mapping[ApiKey, ColdHandler]:
+    """The handler of every API that administrates."""
+    replication = replicas.config.replication
+    handlers = {
+        ApiKey.CREATE_TOPICS: CreateTopicsHandler(
+            controller=controller,
+            broker_config=lambda: replicas.config,
+            partitions_open=replicas.settled,
+        ),
+        ApiKey.DELETE_TOPICS: DeleteTopicsHandler(
+            controller=controller, delete_topic_enable=replication.delete_topic_enable
+        ),
+        ApiKey.CREATE_PARTITIONS: CreatePartitionsHandler(
+            controller=controller, partitions_open=replicas.settled
+        ),
+        ApiKey.DESCRIBE_CONFIGS: DescribeConfigsHandler(
+            partitions=partitions, broker_config=lambda: replicas.config
+        ),
+        ApiKey.ALTER_CONFIGS: AlterConfigsHandler(controller=controller),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsHandler(controller=controller),
+        ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(partitions=partitions),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsHandler(
+            partitions=partitions,
+            partition_limit=replication.max_request_partition_size_limit,
+        ),
+        ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsHandler(log_dirs=log_dirs),
+        ApiKey.DELETE_RECORDS: DeleteRecordsHandler(partitions=partitions),
+    }
+    # Each takes its own API's message, and the dispatcher hands it no other.
+    return cast(Mapping[ApiKey, ColdHandler], handlers)

@@ -1,0 +1,57 @@
+"""Answers that are not ready yet.
+
+A connection answers in the order of its requests. Most answers are ready at once; a parked Fetch, a
+Produce that waits for a roll or for followers, or an admin request that waits for the coordinator
+is a `PendingAnswer` in the connection's queue until it is completed.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tidelog.base.ports import BytesLike
+
+Buffers = list[BytesLike]
+
+
+class AnswersInOrder(Protocol):
+    """What a pending answer needs from its connection."""
+
+    def answer_ready(self) -> None: ...
+
+    @property
+    def is_closed(self) -> bool: ...
+
+
+class PendingAnswer:
+    """A place in a connection's queue of answers. Completed exactly once, or abandoned."""
+
+    __slots__ = ("_connection", "_on_abandoned", "buffers", "exclusive")
+
+    def __init__(self, connection: AnswersInOrder, *, exclusive: bool) -> None:
+        """An `exclusive` answer holds back the requests that follow until it is complete."""
+        self._connection = connection
+        self.exclusive = exclusive
+        self._on_abandoned: Callable[[], None] | None = None
+        self.buffers: Buffers | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody is still there to read it."""
+        return not self._connection.is_closed
+
+    def on_abandoned(self, callback: Callable[[], None]) -> None:
+        """Call `callback` if the connection goes away before the answer is complete."""
+        self._on_abandoned = callback
+
+    def complete(self, buffers: Buffers) -> None:
+        """Fill the place; an empty list means that the client expects no answer."""
+        assert self.buffers is None
+        self.buffers = buffers
+        self._on_abandoned = None
+        self._connection.answer_ready()
+
+    def abandon(self) -> None:
+        """The connection is gone: let whoever works on this answer stop."""
+        callback, self._on_abandoned = self._on_abandoned, None
+        if callback is not None:
+            callback()

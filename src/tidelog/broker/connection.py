@@ -1,0 +1,423 @@
+"""One client's connection: frames in, answers out, in the order of the requests.
+
+Everything here runs in uvloop's read callback. A request is handled where it is read, without a
+task and without a copy: while no frame is incomplete, all connections read into one shared buffer,
+so an idle connection owns no memory. Only the tail of an incomplete frame is copied into a buffer
+of the connection's own, which grows as bytes arrive and never on a client's word alone.
+
+    socket ─▶ shared buffer ──whole frames──▶ dispatch ──▶ answers (ready, or PendingAnswer)
+                   │                                          │
+                   └─▶ own buffer (rest of a frame)           └─▶ transport, coalesced
+
+A connection stops reading, and stops handling what it has read, while
+
+    - the client does not read its answers (`pause_writing`),
+    - `PENDING_ANSWERS_MAX` answers are not ready yet, or one that is exclusive,
+    - it has used up its read budget of this turn (fairness; see FINDINGS on a bulk producer).
+
+Invariants:
+
+    I1  Answers leave in the order in which their requests arrived.
+    I2  A view of the shared buffer never outlives the callback; who needs bytes later copies them.
+"""
+
+import asyncio
+import logging
+import struct
+from collections import deque
+from typing import Final, Protocol, cast
+
+from tidelog.base.errors import WireError
+from tidelog.broker.answers import Buffers, PendingAnswer
+from tidelog.broker.memory import MemoryBound
+
+logger = logging.getLogger(__name__)
+
+PENDING_ANSWERS_MAX: Final = 512
+FIRST_OWN_BUFFER_BYTES: Final = 64 * 1024
+# A frame up to this size gets its whole buffer at once, to spare producers of 1 MB batches a copy.
+TRUSTED_FRAME_BYTES: Final = 2 * 1024 * 1024
+_LENGTH: Final = struct.Struct(">i")
+
+Answer = bytes | Buffers | PendingAnswer | None
+
+
+class ConnectionOwner(Protocol):
+    """What a connection needs from its server."""
+
+    shared_buffer: memoryview
+    request_max_bytes: int
+    read_budget_bytes: int
+    frame_memory: MemoryBound
+    request_memory: MemoryBound
+    answer_memory: MemoryBound
+    loop: asyncio.AbstractEventLoop
+
+    def admit(self, connection: "Connection") -> bool: ...
+    def forget(self, connection: "Connection") -> None: ...
+    def touched(self, connection: "Connection") -> None: ...
+    def dispatch(self, connection: "Connection", frame: memoryview) -> Answer: ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Reads frames, has them handled, writes answers in order."""
+
+    __slots__ = (
+        "_answers",
+        "_blocked",
+        "_budget_bytes",
+        "_budget_spent",
+        "_exclusive",
+        "_filled_bytes",
+        "_finishing",
+        "_handling",
+        "_held_bytes",
+        "_own",
+        "_owner",
+        "_reading_paused",
+        "_transport",
+        "_write_paused",
+        "client_software",
+        "closing",
+        "listener_name",
+        "peer_host",
+        "peer_port",
+    )
+
+    def __init__(self, owner: ConnectionOwner, listener_name: str) -> None:
+        self._owner = owner
+        self.listener_name = listener_name
+        self._transport: asyncio.Transport | None = None
+        self._answers: deque[PendingAnswer] = deque()
+        self._own: bytearray | None = None
+        self._filled_bytes = 0
+        self._budget_bytes = owner.read_budget_bytes
+        self._budget_spent = False
+        self._write_paused = False
+        self._reading_paused = False
+        self._handling = False
+        self._blocked = False
+        self._exclusive = False
+        self._finishing = False
+        self._held_bytes = 0
+        self.closing = False
+        self.peer_host = ""
+        self.peer_port = 0
+        self.client_software = ""
+
+    @property
+    def is_closed(self) -> bool:
+        return self._transport is None or self.closing
+
+    @property
+    def unread_answer_bytes(self) -> int:
+        """What the client has not taken yet; shrinks as it reads."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    # -- asyncio's callbacks ---------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        if peer:
+            self.peer_host, self.peer_port = peer[0], peer[1]
+        # Anything the kernel does not take at once counts as unread, see MemoryBound.
+        self._transport.set_write_buffer_limits(high=0)
+        if not self._owner.admit(self):
+            self.closing = True
+            self._transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._own is None:
+            return self._owner.shared_buffer
+        return memoryview(self._own)[self._filled_bytes :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.closing:
+            return
+        self._owner.touched(self)
+        self._budget_bytes -= nbytes
+        if self._own is None:
+            self._handle_frames(self._owner.shared_buffer, nbytes)
+        else:
+            self._filled_bytes += nbytes
+            self._handle_own()
+        if self._budget_bytes <= 0 and not self.closing:
+            self._budget_spent = True
+            self._pace_reading()
+            self._owner.loop.call_soon(self._renew_budget)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self.closing = True
+        self._drop_own()
+        if self._held_bytes:
+            held, self._held_bytes = self._held_bytes, 0
+            self._owner.answer_memory.release(held)
+        answers, self._answers = self._answers, deque()
+        for answer in answers:
+            answer.abandon()
+        self._owner.forget(self)
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        self._pace_reading()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        if self._held_bytes:
+            held, self._held_bytes = self._held_bytes, 0
+            self._owner.answer_memory.release(held)
+        self._flush_answers()
+        self._go_on()
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def _handle_own(self) -> None:
+        """Handle the own buffer once its frame is whole, or make room for more of it."""
+        own = self._own
+        assert own is not None
+        if self._filled_bytes < 4:
+            return
+        size_bytes: int = _LENGTH.unpack_from(own)[0]
+        try:
+            self._require_size(size_bytes)
+        except WireError as error:
+            self.refuse(str(error))
+            return
+        if self._filled_bytes < size_bytes + 4:
+            if self._filled_bytes == len(own):
+                self._grow_own(size_bytes + 4)
+            return
+        filled_bytes = self._filled_bytes
+        self._drop_own()
+        with memoryview(own) as view:
+            self._handle_frames(view, filled_bytes)
+
+    def _handle_frames(self, view: memoryview, end: int) -> None:
+        """Handle every whole frame in `view[:end]` and keep the rest for later."""
+        position = 0
+        ready: Buffers = []
+        self._handling = True
+        try:
+            while (frame_end := self._frame_end(view, position, end)) and self._may_go_on():
+                answer = self._owner.dispatch(self, view[position + 4 : frame_end])
+                position = frame_end
+                self._collect(answer, ready)
+        except WireError as error:
+            self._send(ready)
+            self.refuse(str(error))
+            return
+        finally:
+            self._handling = False
+        if ready:
+            self._send(ready)
+        if self._answers:
+            self._flush_answers()
+        if self.closing:
+            return
+        if position < end:
+            self._keep(view[position:end])
+        self._pace_reading()
+
+    def _frame_end(self, view: memoryview, position: int, end: int) -> int:
+        """Where the frame at `position` ends; 0 if it is not whole yet."""
+        if end - position < 4:
+            return 0
+        size_bytes: int = _LENGTH.unpack_from(view, position)[0]
+        self._require_size(size_bytes)
+        frame_end = position + 4 + size_bytes
+        return frame_end if frame_end <= end else 0
+
+    def _may_go_on(self) -> bool:
+        """Whether the next request may be handled; if not, `_go_on` is called when it may."""
+        if self.closing:
+            return False
+        memory = self._owner.request_memory
+        if memory.is_exhausted:
+            memory.when_available(self._go_on)
+        elif not self._must_wait():
+            return True
+        self._blocked = True
+        return False
+
+    def _collect(self, answer: Answer, ready: Buffers) -> None:
+        if answer is None:
+            return
+        if isinstance(answer, PendingAnswer):
+            if answer.buffers is not None and not self._answers:
+                ready.extend(answer.buffers)
+            else:
+                self._answers.append(answer)
+                self._exclusive = answer.exclusive
+            return
+        if self._answers:  # I1: it must wait for the ones before it.
+            place = PendingAnswer(self, exclusive=False)
+            place.buffers = [answer] if isinstance(answer, bytes) else answer
+            self._answers.append(place)
+        elif isinstance(answer, bytes):
+            ready.append(answer)
+        else:
+            ready.extend(answer)
+            # Large answers go out before the next request is looked at, so that a client which
+            # asks for much and reads nothing is stopped after the first answer.
+            self._send(ready)
+            ready.clear()
+
+    def _must_wait(self) -> bool:
+        """Whether the next request may not be handled yet."""
+        return self._write_paused or self._exclusive or len(self._answers) >= PENDING_ANSWERS_MAX
+
+    def _keep(self, rest: memoryview) -> None:
+        """Copy what cannot be handled now into a buffer of our own."""
+        needed = len(rest)
+        room = FIRST_OWN_BUFFER_BYTES
+        if needed >= 4:
+            frame_bytes = _LENGTH.unpack_from(rest)[0] + 4
+            if frame_bytes <= needed:
+                room = needed  # Whole frames, kept because we are blocked.
+            elif frame_bytes <= TRUSTED_FRAME_BYTES and self._owner.frame_memory.has_room_for(
+                frame_bytes
+            ):
+                room = frame_bytes
+            else:
+                room = min(frame_bytes, max(room, 2 * needed))
+        self._take_own(bytearray(max(room, needed)), rest)
+
+    def _grow_own(self, frame_bytes: int) -> None:
+        assert self._own is not None
+        if len(self._own) >= TRUSTED_FRAME_BYTES and not self._owner.frame_memory.has_room_for(
+            len(self._own)
+        ):
+            # Somebody has to go, and it is not the clients whose requests are of ordinary size.
+            self.refuse(f"no memory for a request of {frame_bytes} bytes: queued.max.request.bytes")
+            return
+        smaller = memoryview(self._own)[: self._filled_bytes]
+        self._drop_own()
+        self._take_own(bytearray(min(frame_bytes, 2 * len(smaller))), smaller)
+
+    def _take_own(self, own: bytearray, content: memoryview) -> None:
+        own[: len(content)] = content
+        self._own, self._filled_bytes = own, len(content)
+        self._owner.frame_memory.hold(len(own))
+
+    def _drop_own(self) -> None:
+        if self._own is not None:
+            self._owner.frame_memory.release(len(self._own))
+        self._own, self._filled_bytes = None, 0
+
+    # -- flow ------------------------------------------------------------------------------------
+
+    def _renew_budget(self) -> None:
+        self._budget_bytes = self._owner.read_budget_bytes
+        self._budget_spent = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Handle what was kept while blocked, then read again."""
+        if self.closing or self._handling:
+            return
+        if self._must_wait():
+            return
+        if self._blocked:
+            self._blocked = False
+            if self._own is not None:
+                self._handle_own()
+        self._pace_reading()
+
+    def _pace_reading(self) -> None:
+        transport = self._transport
+        if transport is None or self.closing:
+            return
+        stop = self._budget_spent or self._blocked or self._must_wait()
+        if stop and not self._reading_paused:
+            self._reading_paused = True
+            transport.pause_reading()
+        elif not stop and self._reading_paused:
+            self._reading_paused = False
+            transport.resume_reading()
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def answer_ready(self) -> None:
+        """A pending answer is complete; send it if its turn has come."""
+        if self._transport is None or self._handling:
+            return
+        self._flush_answers()
+        self._go_on()
+
+    def _flush_answers(self) -> None:
+        ready: Buffers = []
+        answers = self._answers
+        while answers and answers[0].buffers is not None and not self._write_paused:
+            answer = answers.popleft()
+            buffers = answer.buffers
+            assert buffers is not None
+            if answer.exclusive:  # It was the last of the queue, nothing was handled after it.
+                self._exclusive = False
+            ready.extend(buffers)
+            if len(buffers) > 1:
+                self._send(ready)
+                ready.clear()
+        if ready:
+            self._send(ready)
+        self._close_if_finished()
+
+    def _send(self, buffers: Buffers) -> None:
+        transport = self._transport
+        if transport is None or not buffers:
+            return
+        if len(buffers) == 1:
+            transport.write(buffers[0])
+        else:
+            transport.writelines(buffers)
+        if self._write_paused:
+            held = transport.get_write_buffer_size()
+            self._owner.answer_memory.hold(held - self._held_bytes)
+            self._held_bytes = held
+
+    # -- ends ------------------------------------------------------------------------------------
+
+    def refuse(self, reason: str) -> None:
+        """The peer broke the protocol: one log line, and the connection closes."""
+        if self.closing:
+            return
+        logger.warning(
+            "connection refused",
+            extra={"peer": f"{self.peer_host}:{self.peer_port}", "reason": reason},
+        )
+        self.close()
+
+    def finish(self) -> None:
+        """Handle nothing more, and close when the answers that are due have left."""
+        self._finishing = True
+        self._pace_reading()
+        self._close_if_finished()
+
+    def _close_if_finished(self) -> None:
+        if self._finishing and not self._answers and not self.closing:
+            self.close()
+
+    def close(self) -> None:
+        """Send what is ready and close. Nothing more is read."""
+        self.closing = True
+        self._drop_own()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once; unread answers are dropped."""
+        self.closing = True
+        self._drop_own()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _require_size(self, size_bytes: int) -> None:
+        if not 0 < size_bytes <= self._owner.request_max_bytes:
+            raise WireError(
+                f"a request of {size_bytes} bytes is not between 1 and "
+                f"socket.request.max.bytes={self._owner.request_max_bytes}"
+            )

@@ -1,0 +1,156 @@
+"""From a frame to the handler of its API.
+
+Two kinds of handler:
+
+    direct   answers from the frame in the read callback: Produce, Fetch, Metadata, ...
+    cold     gets a decoded message and may await: topics, configs, log dirs, ...
+
+Cold handlers and the message library behind them are imported at first use (and warmed up in the
+background after start), so that a broker starts and serves without them. While a cold request is
+being worked on, its connection handles nothing else: a client that pipelines CreateTopics and
+Produce finds its topic there.
+
+This is the top of a connection and the one place that catches `Exception`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from tidelog.base.errors import RequestRefused, WireError
+from tidelog.broker.answers import PendingAnswer
+from tidelog.broker.connection import Answer, Connection
+from tidelog.wire import messages
+from tidelog.wire.api import SUPPORTED, ApiKey, RequestHeader, decode_request_header
+
+logger = logging.getLogger(__name__)
+
+
+class DirectHandler(Protocol):
+    """Answers in the read callback. Must not keep `frame`, which is read over afterwards."""
+
+    def answer(
+        self, connection: Connection, frame: memoryview, header: RequestHeader
+    ) -> Answer: ...
+
+
+class ColdHandler(Protocol):
+    """Answers one decoded request, in the newest version's shape."""
+
+    async def handle(self, request: object, context: "RequestContext") -> object: ...
+
+
+class RequestContext:
+    """Who asks, and in which version."""
+
+    __slots__ = ("api_version", "client_id", "listener_name", "peer_host")
+
+    def __init__(
+        self, *, api_version: int, client_id: str | None, peer_host: str, listener_name: str
+    ) -> None:
+        self.api_version = api_version
+        self.client_id = client_id
+        self.peer_host = peer_host
+        self.listener_name = listener_name
+
+
+ColdHandlers = Mapping[ApiKey, ColdHandler]
+
+
+class Dispatcher:
+    """Knows the handler of every API the broker advertises."""
+
+    def __init__(
+        self,
+        *,
+        direct: Mapping[ApiKey, DirectHandler],
+        load_cold: Callable[[], ColdHandlers],
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._direct = {
+            int(key): (handler.answer, SUPPORTED[key].lowest, SUPPORTED[key].highest)
+            for key, handler in direct.items()
+        }
+        self._load_cold = load_cold
+        self._cold: ColdHandlers | None = None
+        self._tasks = tasks
+        self._fallback = direct[ApiKey.API_VERSIONS]
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> Answer:
+        """Handle one request. Raises WireError for what cannot be answered at all."""
+        header = decode_request_header(frame)
+        entry = self._direct.get(header.api_key)
+        try:
+            if entry is not None and entry[1] <= header.api_version <= entry[2]:
+                return entry[0](connection, frame, header)
+            if header.api_key == ApiKey.API_VERSIONS:
+                return self._fallback.answer(connection, frame, header)
+            return self._dispatch_cold(connection, frame, header)
+        except (WireError, AssertionError):
+            raise
+        except Exception as error:
+            logger.exception("request failed", extra={"api_key": header.api_key})
+            raise WireError(f"internal error while handling api key {header.api_key}") from error
+
+    def warm_up(self) -> None:
+        """Import every cold handler now. Slow; for a thread after start."""
+        self._cold_handlers()
+
+    def _dispatch_cold(
+        self, connection: Connection, frame: memoryview, header: RequestHeader
+    ) -> PendingAnswer:
+        key = _supported_key(header)
+        handler = self._cold_handlers()[key]
+        request = messages.decode_request(key, header.api_version, frame, header.body_position)
+        context = RequestContext(
+            api_version=header.api_version,
+            client_id=header.client_id,
+            peer_host=connection.peer_host,
+            listener_name=connection.listener_name,
+        )
+        pending = PendingAnswer(connection, exclusive=True)
+        self._tasks.create_task(self._run(connection, pending, handler, request, context, header))
+        return pending
+
+    def _cold_handlers(self) -> ColdHandlers:
+        cold = self._cold
+        if cold is None:
+            cold = self._cold = self._load_cold()
+            assert {*cold, *map(ApiKey, self._direct)} == {*SUPPORTED}  # What is advertised works.
+        return cold
+
+    async def _run(
+        self,
+        connection: Connection,
+        pending: PendingAnswer,
+        handler: ColdHandler,
+        request: object,
+        context: RequestContext,
+        header: RequestHeader,
+    ) -> None:
+        try:
+            response = await handler.handle(request, context)
+            frame = messages.encode_response(response, header.api_version, header.correlation_id)
+        except AssertionError:
+            raise
+        except RequestRefused as refusal:
+            connection.refuse(f"api key {header.api_key}: {refusal}")
+            return
+        except Exception:
+            logger.exception("request failed", extra={"api_key": header.api_key})
+            connection.refuse(f"internal error while handling api key {header.api_key}")
+            return
+        if pending.is_wanted:
+            pending.complete([frame])
+
+
+def _supported_key(header: RequestHeader) -> ApiKey:
+    try:
+        key = ApiKey(header.api_key)
+    except ValueError:
+        raise WireError(f"unknown api key {header.api_key}") from None
+    versions = SUPPORTED.get(key)
+    if versions is None or not versions.lowest <= header.api_version <= versions.highest:
+        raise WireError(f"{key.name} version {header.api_version} is not supported")
+    return key

@@ -1,0 +1,223 @@
+"""One look at the partitions of a fetch: what is there to read, within the bounds of an answer.
+
+Rules, Kafka's (R5):
+
+    - Consumers read up to the high watermark, read_committed ones to the last stable offset.
+    - `max_bytes` bounds the answer and each partition, but the first batch found is always
+      returned, however large, so that a reader can make progress.
+    - A failure of one partition is that partition's error code.
+
+Reads come from the page cache. What is not there is named in `Look.cold`, for a thread to read; the
+next look is then given what the thread found.
+"""
+
+from typing import NamedTuple
+
+from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
+from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.base.ports import BytesLike
+from tidelog.broker.fetch_interest import FetchInterest
+from tidelog.broker.memory import MemoryBound
+from tidelog.broker.partition_runner import PartitionRunner
+from tidelog.broker.partitions import Partitions
+from tidelog.core.partition.epochs import UNKNOWN_EPOCH_END
+from tidelog.core.sessions import FetchSession, FetchTarget, KnownOffsets
+from tidelog.storage.log import LogRead
+from tidelog.wire.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchPartitionResult,
+    FetchRequest,
+)
+
+READ_COMMITTED = 1
+NO_PREFERRED_REPLICA = -1
+_UNKNOWN_OFFSETS = KnownOffsets(Offset(-1), Offset(-1), Offset(-1))
+_NOTHING_READ = LogRead(b"", Offset(-1))
+_NONE_ABORTED: tuple[AbortedTransaction, ...] = ()
+
+TopicResults = list[tuple[str | None, bytes | None, list[FetchPartitionResult]]]
+
+
+class ColdRead(NamedTuple):
+    """A read that would have had to wait for the disk."""
+
+    target: FetchTarget
+    runner: PartitionRunner
+    end_offset: Offset
+    max_bytes: int
+
+
+class Look:
+    """What one look at the partitions found."""
+
+    __slots__ = ("cold", "max_bytes", "must_tell", "size_bytes", "topics")
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.size_bytes = 0
+        self.topics: TopicResults = []
+        self.must_tell = False
+        """There is an error, or something else that a client must hear without waiting."""
+        self.cold: ColdRead | None = None
+
+    def add(self, target: FetchTarget, result: FetchPartitionResult) -> None:
+        topics = self.topics
+        if not topics or topics[-1][0] != target.topic or topics[-1][1] != target.topic_id:
+            topics.append((target.topic, target.topic_id, []))
+        topics[-1][2].append(result)
+
+
+class FetchReader:
+    """Looks at partitions for fetches. Remembers nothing between two looks."""
+
+    __slots__ = ("_answer_memory", "_fetch_max_bytes", "_partitions")
+
+    def __init__(
+        self, *, partitions: Partitions, answer_memory: MemoryBound, fetch_max_bytes: int
+    ) -> None:
+        self._partitions = partitions
+        self._answer_memory = answer_memory
+        self._fetch_max_bytes = fetch_max_bytes
+
+    def look(
+        self,
+        interest: FetchInterest,
+        request: FetchRequest,
+        read_by_thread: tuple[FetchTarget, LogRead] | None,
+    ) -> Look:
+        """Look at every partition that may have news, up to the size of an answer."""
+        look = Look(
+            min(request.max_bytes, self._fetch_max_bytes, self._answer_memory.available_bytes)
+        )
+        fetch = interest.fetch
+        is_session = isinstance(fetch, FetchSession)
+        for target in fetch.candidates():
+            if is_session and look.size_bytes >= look.max_bytes > 0:
+                break  # They stay dirty and come first in the next answer.
+            try:
+                runner = self.runner(target, request)
+                if is_session:
+                    interest.watch(target, runner)
+                self._look_at(look, interest, target, runner, request, read_by_thread)
+            except RequestRefused as refusal:
+                self._tell_error(look, interest, target, refusal.code)
+        return look
+
+    def runner(self, target: FetchTarget, request: FetchRequest) -> PartitionRunner:
+        """The partition that `target` names, or RequestRefused."""
+        topic = target.topic
+        if target.topic_id is not None:
+            topic = self._partitions.topic_name(target.topic_id)
+            if topic is None:
+                raise RequestRefused(ErrorCode.UNKNOWN_TOPIC_ID)
+        assert topic is not None
+        wanted = target.wanted
+        runner = self._partitions.led(topic, wanted.partition, wanted.current_leader_epoch)
+        if request.replica_id >= 0:
+            # A follower that is not among the partition's replicas.
+            raise RequestRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return runner
+
+    def _look_at(
+        self,
+        look: Look,
+        interest: FetchInterest,
+        target: FetchTarget,
+        runner: PartitionRunner,
+        request: FetchRequest,
+        read_by_thread: tuple[FetchTarget, LogRead] | None,
+    ) -> None:
+        leader = runner.leader
+        offsets = KnownOffsets(
+            leader.high_watermark, leader.last_stable_offset, runner.log.log_start_offset
+        )
+        if target.wanted.last_fetched_epoch >= 0:
+            diverging = _diverging_epoch(runner, target)
+            if diverging is not None:
+                interest.fetch.note_error(target)
+                look.must_tell = True
+                look.add(target, _result(target, offsets, None, diverging, b""))
+                return
+        is_committed_only = request.isolation_level == READ_COMMITTED
+        end_offset = offsets.last_stable_offset if is_committed_only else offsets.high_watermark
+        if read_by_thread is not None and read_by_thread[0] is target:
+            data = read_by_thread[1].data
+        else:
+            data = self._read(look, target, runner, end_offset)
+        if interest.fetch.note_result(target, offsets, has_data=len(data) > 0):
+            aborted = _NONE_ABORTED if is_committed_only else None
+            look.add(target, _result(target, offsets, aborted, None, data))
+        look.size_bytes += len(data)
+
+    def _read(
+        self, look: Look, target: FetchTarget, runner: PartitionRunner, end_offset: Offset
+    ) -> BytesLike:
+        wanted = target.wanted
+        fetch_offset = Offset(wanted.fetch_offset)
+        log = runner.log
+        if (
+            fetch_offset >= end_offset
+            and log.log_start_offset <= fetch_offset <= log.log_end_offset
+        ):
+            return b""
+        max_bytes = max(0, min(wanted.max_bytes, look.max_bytes - look.size_bytes))
+        try:
+            read = log.read_cached(
+                fetch_offset,
+                end_offset=end_offset,
+                max_bytes=max_bytes,
+                at_least_one=look.size_bytes == 0,
+            )
+        except StorageError as error:
+            runner.log_directory.on_failure(error)
+            raise RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR) from error
+        if read is None:
+            if look.cold is None:
+                look.cold = ColdRead(target, runner, end_offset, max_bytes)
+            return b""
+        return read.data
+
+    def _tell_error(
+        self, look: Look, interest: FetchInterest, target: FetchTarget, code: ErrorCode
+    ) -> None:
+        interest.fetch.note_error(target)
+        look.must_tell = True
+        result = _result(target, _UNKNOWN_OFFSETS, None, None, b"")
+        look.add(target, result._replace(error_code=code))
+
+
+def _diverging_epoch(runner: PartitionRunner, target: FetchTarget) -> EpochEndOffset | None:
+    """Where the reader's log and ours part, if they do (KIP-595)."""
+    wanted = target.wanted
+    end = runner.epochs.diverging_end(
+        LeaderEpoch(wanted.last_fetched_epoch),
+        fetch_offset=Offset(wanted.fetch_offset),
+        log_end_offset=runner.log.log_end_offset,
+    )
+    if end is None:
+        return None
+    if end == UNKNOWN_EPOCH_END:
+        raise RequestRefused(ErrorCode.OFFSET_OUT_OF_RANGE)
+    return EpochEndOffset(end.leader_epoch, end.end_offset)
+
+
+def _result(
+    target: FetchTarget,
+    offsets: KnownOffsets,
+    aborted: tuple[AbortedTransaction, ...] | None,
+    diverging_epoch: EpochEndOffset | None,
+    records: BytesLike,
+) -> FetchPartitionResult:
+    return FetchPartitionResult(
+        target.wanted.partition,
+        0,
+        offsets[0],
+        offsets[1],
+        offsets[2],
+        aborted,
+        diverging_epoch,
+        None,
+        NO_PREFERRED_REPLICA,
+        records,
+    )

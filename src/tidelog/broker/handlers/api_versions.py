@@ -1,0 +1,50 @@
+"""ApiVersions (18): which versions of which API this broker speaks (KIP-511).
+
+A version we do not know is answered in version 0 with UNSUPPORTED_VERSION, so that a client of the
+future can find out what to speak. What is advertised has a handler: `broker/dispatch.py` asserts
+it.
+"""
+
+import re
+from dataclasses import dataclass
+
+from tidelog.base.errors import ErrorCode
+from tidelog.broker.connection import Answer, Connection
+from tidelog.wire.api import ADVERTISED, SUPPORTED, ApiKey, RequestHeader
+from tidelog.wire.api_versions import (
+    NO_FEATURES_EPOCH,
+    ApiVersionsResponse,
+    decode_api_versions,
+    encode_api_versions_response,
+    encode_unsupported_version,
+)
+
+_LEGAL_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+_FIRST_WITH_SOFTWARE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersionsHandler:
+    """Answers from what `wire/api.py` says; depends on nothing."""
+
+    def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
+        own = SUPPORTED[ApiKey.API_VERSIONS]
+        if not own.lowest <= header.api_version <= own.highest:
+            return encode_unsupported_version(header.correlation_id, own)
+        request = decode_api_versions(frame, header.body_position, header.api_version)
+        code = ErrorCode.NONE
+        if header.api_version >= _FIRST_WITH_SOFTWARE:
+            software = (request.client_software_name or "", request.client_software_version or "")
+            if all(_LEGAL_SOFTWARE.fullmatch(part) for part in software):
+                connection.client_software = " ".join(software)
+            else:
+                code = ErrorCode.INVALID_REQUEST
+        response = ApiVersionsResponse(
+            error_code=code,
+            api_versions={} if code else {int(key): ADVERTISED[key] for key in ADVERTISED},
+            throttle_ms=0,
+            supported_features=(),
+            finalized_features_epoch=NO_FEATURES_EPOCH,
+            finalized_features=(),
+        )
+        return encode_api_versions_response(header.api_version, header.correlation_id, response)

@@ -1,0 +1,230 @@
+"""Fetch (1): the other half of the hot path.
+
+    request ──▶ session ──▶ look at the partitions that may have news ──▶ enough? ──▶ answer
+                                          ▲                                │ no
+                                          └── news, or time is up ── park ─┘
+
+A fetch that finds less than `min_bytes` waits up to `max_wait_ms` (R4); an error does not wait.
+Bytes that are not in memory are fetched by a thread, so that a consumer of last week's data does
+not hold up everybody else. While clients leave more than the bound of answers unread, fetches wait
+for that.
+"""
+
+import asyncio
+
+from tidelog.base.errors import RequestRefused, StorageError
+from tidelog.base.ids import Offset
+from tidelog.base.ports import Clock
+from tidelog.broker.answers import Buffers, PendingAnswer
+from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.fetch_interest import FetchInterest, ParkedFetch
+from tidelog.broker.fetch_reader import ColdRead, FetchReader, Look, TopicResults
+from tidelog.broker.memory import MemoryBound
+from tidelog.core.sessions import (
+    NO_SESSION_ID,
+    FetchSession,
+    FetchSessionCache,
+    FetchTarget,
+    Refused,
+)
+from tidelog.storage.log import LogRead
+from tidelog.wire.api import RequestHeader
+from tidelog.wire.fetch import FetchRequest, decode_fetch, encode_fetch_response
+
+_FIRST_WITH_TOPIC_ID = 13
+
+
+class FetchHandler:
+    """Reads what clients ask for, now or when there is enough of it."""
+
+    def __init__(
+        self,
+        *,
+        reader: FetchReader,
+        sessions: FetchSessionCache,
+        answer_memory: MemoryBound,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.reader = reader
+        self.answer_memory = answer_memory
+        self.loop = loop
+        self._sessions = sessions
+        self._clock = clock
+        self._interests: dict[int, FetchInterest] = {}
+
+    def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
+        request = decode_fetch(frame, header.body_position, header.api_version)
+        opened = self._sessions.open(
+            session_id=request.session_id,
+            session_epoch=request.session_epoch,
+            topics=request.topics,
+            forgotten=request.forgotten,
+            uses_topic_ids=header.api_version >= _FIRST_WITH_TOPIC_ID,
+            privileged=request.replica_id >= 0,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        for session in opened.ended:
+            interest = self._interests.pop(session.session_id, None)
+            if interest is not None:
+                interest.unwatch_all()
+        if isinstance(opened, Refused):
+            return encode_answer(header, opened.code, NO_SESSION_ID, [])
+        fetch = opened.fetch
+        interest = self._interests.get(fetch.session_id)
+        if interest is None:
+            interest = FetchInterest(fetch)
+            if isinstance(fetch, FetchSession):
+                self._interests[fetch.session_id] = interest
+        interest.unwatch(opened.removed)
+        return _Attempt(self, connection, header, request, interest).start()
+
+
+class _Attempt:
+    """One Fetch request until it is answered."""
+
+    __slots__ = (
+        "_connection",
+        "_handler",
+        "_header",
+        "_interest",
+        "_is_done",
+        "_is_expired",
+        "_pending",
+        "_request",
+    )
+
+    def __init__(
+        self,
+        handler: FetchHandler,
+        connection: Connection,
+        header: RequestHeader,
+        request: FetchRequest,
+        interest: FetchInterest,
+    ) -> None:
+        self._handler = handler
+        self._connection = connection
+        self._header = header
+        self._request = request
+        self._interest = interest
+        self._pending: PendingAnswer | None = None
+        self._is_expired = request.max_wait_ms <= 0
+        self._is_done = False
+
+    def start(self) -> Answer:
+        if self._interest.parked is not None:
+            # The client asks again in this session before it was answered. The session's state
+            # belongs to the newer request, so the older one is answered as it stands.
+            self._interest.parked.expire()
+        if self._handler.answer_memory.is_exhausted:
+            self._handler.answer_memory.when_available(self._look_again)
+            return self._wait()
+        buffers = self._look(None)
+        return self._wait() if buffers is None else buffers
+
+    def _wait(self) -> PendingAnswer:
+        self._pending = PendingAnswer(self._connection, exclusive=False)
+        self._pending.on_abandoned(self._on_abandoned)
+        return self._pending
+
+    def _look(self, read_by_thread: tuple[FetchTarget, LogRead] | None) -> Buffers | None:
+        """The answer, or None if there is nothing to say yet; then somebody calls again."""
+        look = self._handler.reader.look(self._interest, self._request, read_by_thread)
+        if look.cold is not None and look.size_bytes == 0 and not look.must_tell:
+            self._read_on_thread(look.cold)
+            return None
+        if not self._is_expired and not self._is_enough(look):
+            self._park(look.size_bytes)
+            return None
+        self._finish()
+        self._interest.fetch.on_answered()
+        return encode_answer(self._header, 0, self._interest.fetch.session_id, look.topics)
+
+    def _is_enough(self, look: Look) -> bool:
+        return (
+            look.must_tell
+            or look.size_bytes >= self._request.min_bytes
+            or len(self._interest.fetch) == 0
+        )
+
+    def _look_again(self) -> None:
+        self._complete(None)
+
+    def _complete(self, read_by_thread: tuple[FetchTarget, LogRead] | None) -> None:
+        if self._is_done:
+            return
+        buffers = self._look(read_by_thread)
+        if buffers is not None:
+            assert self._pending is not None
+            self._pending.complete(buffers)
+
+    # -- waiting for news ------------------------------------------------------------------------
+
+    def _park(self, available_bytes: int) -> None:
+        interest = self._interest
+        if interest.parked is not None:
+            interest.parked.available_bytes = available_bytes
+            return
+        if not isinstance(interest.fetch, FetchSession):
+            for target in interest.fetch.targets():
+                # There is one for each: an error would have been answered at once.
+                interest.watch(target, self._handler.reader.runner(target, self._request))
+        interest.parked = ParkedFetch(
+            loop=self._handler.loop,
+            min_bytes=self._request.min_bytes,
+            available_bytes=available_bytes,
+            timeout_s=self._request.max_wait_ms / 1000,
+            look_again=self._look_again,
+            expire=self._expire,
+        )
+
+    def _expire(self) -> None:
+        self._is_expired = True
+        self._look_again()
+
+    def _on_abandoned(self) -> None:
+        self._finish()
+
+    def _finish(self) -> None:
+        self._is_done = True
+        interest = self._interest
+        if interest.parked is not None:
+            interest.parked.cancel()
+            interest.parked = None
+        if not isinstance(interest.fetch, FetchSession):
+            interest.unwatch_all()
+
+    # -- waiting for the disk --------------------------------------------------------------------
+
+    def _read_on_thread(self, cold: ColdRead) -> None:
+        future = cold.runner.read_from_disk(
+            Offset(cold.target.wanted.fetch_offset),
+            end_offset=cold.end_offset,
+            max_bytes=cold.max_bytes,
+        )
+        future.add_done_callback(lambda done: self._on_read(cold, done))
+
+    def _on_read(self, cold: ColdRead, future: "asyncio.Future[LogRead]") -> None:
+        error = future.exception()
+        if isinstance(error, StorageError):
+            cold.runner.log_directory.on_failure(error)
+            self._complete(None)
+        elif isinstance(error, RequestRefused):
+            self._complete(None)  # Retention was faster; the next look says so.
+        else:
+            self._complete((cold.target, future.result()))
+
+
+def encode_answer(
+    header: RequestHeader, code: int, session_id: int, topics: TopicResults
+) -> Buffers:
+    """The whole frame, as buffers to be written one after the other."""
+    return encode_fetch_response(
+        header.api_version,
+        header.correlation_id,
+        throttle_ms=0,
+        error_code=code,
+        session_id=session_id,
+        topics=topics,
+        node_endpoints=(),
+    )

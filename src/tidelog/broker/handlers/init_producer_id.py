@@ -1,0 +1,74 @@
+"""InitProducerId (22): an id for an idempotent producer (D2).
+
+Ids come from blocks of a thousand that the coordinator hands out once and never again, whatever
+crashes. The next block is asked for when the last id is taken; requests that arrive meanwhile wait.
+"""
+
+import asyncio
+from collections import deque
+
+from tidelog.base.errors import ErrorCode
+from tidelog.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from tidelog.broker.answers import PendingAnswer
+from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.wire.api import RequestHeader
+from tidelog.wire.init_producer_id import (
+    InitProducerIdResponse,
+    decode_init_producer_id,
+    encode_init_producer_id_response,
+)
+
+FIRST_EPOCH = 0
+
+
+class InitProducerIdHandler:
+    """Gives every producer that asks an id of its own."""
+
+    def __init__(self, *, controller: ControllerRunner, tasks: asyncio.TaskGroup) -> None:
+        self._controller = controller
+        self._tasks = tasks
+        self._block = iter(range(0))
+        self._waiting: deque[tuple[PendingAnswer, RequestHeader]] = deque()
+        self._is_asking = False
+
+    def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
+        request = decode_init_producer_id(frame, header.body_position, header.api_version)
+        if request.transactional_id is not None:
+            return _encode(header, _refusal(request.transactional_id), NO_PRODUCER_ID)
+        producer_id = next(self._block, None)
+        if producer_id is not None:
+            return _encode(header, ErrorCode.NONE, producer_id)
+        pending = PendingAnswer(connection, exclusive=False)
+        self._waiting.append((pending, header))
+        if not self._is_asking:
+            self._is_asking = True
+            self._tasks.create_task(self._ask_for_block())
+        return pending
+
+    async def _ask_for_block(self) -> None:
+        while self._waiting:
+            self._block = iter(await self._controller.allocate_producer_ids())
+            while self._waiting:
+                producer_id = next(self._block, None)
+                if producer_id is None:
+                    break
+                pending, header = self._waiting.popleft()
+                if pending.is_wanted:
+                    pending.complete([_encode(header, ErrorCode.NONE, producer_id)])
+        self._is_asking = False
+
+
+def _refusal(transactional_id: str) -> ErrorCode:
+    # None of the APIs of a transaction is advertised, so no client gets here unless it guesses.
+    return ErrorCode.UNSUPPORTED_VERSION if transactional_id else ErrorCode.INVALID_REQUEST
+
+
+def _encode(header: RequestHeader, code: ErrorCode, producer_id: int) -> bytes:
+    response = InitProducerIdResponse(
+        throttle_ms=0,
+        error_code=code,
+        producer_id=producer_id,
+        producer_epoch=FIRST_EPOCH if code is ErrorCode.NONE else NO_PRODUCER_EPOCH,
+    )
+    return encode_init_producer_id_response(header.api_version, header.correlation_id, response)

@@ -1,0 +1,182 @@
+"""ListOffsets (2): which offset is the first, the last, or the one at a point in time.
+
+The ends of a log are known and answered at once. A search by time reads index files, so it runs on
+the log directory's thread. An offset that a consumer may not read yet is not told: a search that
+ends at or beyond the high watermark (or the last stable offset) found nothing.
+"""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+
+from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
+from tidelog.base.ids import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset
+from tidelog.broker.answers import PendingAnswer
+from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.fetch_reader import READ_COMMITTED
+from tidelog.broker.partition_runner import PartitionRunner
+from tidelog.broker.partitions import Partitions
+from tidelog.storage.log import TimestampOffset
+from tidelog.wire.api import RequestHeader
+from tidelog.wire.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResult,
+    SpecialTimestamp,
+    decode_list_offsets,
+    encode_list_offsets_response,
+)
+
+_FIRST_WITH_OFFSET_NOT_AVAILABLE = 5
+
+Repeated = set[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsHandler:
+    """One partition's failure is that partition's error code."""
+
+    partitions: Partitions
+    tasks: asyncio.TaskGroup
+
+    def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
+        request = decode_list_offsets(frame, header.body_position, header.api_version)
+        repeated = _repeated(request)
+        if any(_is_search(query) for _, queries in request.topics for query in queries):
+            pending = PendingAnswer(connection, exclusive=False)
+            self.tasks.create_task(self._search_then_answer(pending, request, header, repeated))
+            return pending
+        return self._encode(
+            header,
+            [
+                (
+                    topic,
+                    [self._at_once(topic, query, request, header, repeated) for query in queries],
+                )
+                for topic, queries in request.topics
+            ],
+        )
+
+    async def _search_then_answer(
+        self,
+        pending: PendingAnswer,
+        request: ListOffsetsRequest,
+        header: RequestHeader,
+        repeated: Repeated,
+    ) -> None:
+        topics = []
+        for topic, queries in request.topics:
+            results = []
+            for query in queries:
+                if _is_search(query):
+                    results.append(await self._search(topic, query, request, repeated))
+                else:
+                    results.append(self._at_once(topic, query, request, header, repeated))
+            topics.append((topic, results))
+        if pending.is_wanted:
+            pending.complete([self._encode(header, topics)])
+
+    def _at_once(
+        self,
+        topic: str,
+        query: ListOffsetsPartition,
+        request: ListOffsetsRequest,
+        header: RequestHeader,
+        repeated: Repeated,
+    ) -> ListOffsetsResult:
+        if (topic, query.partition) in repeated:
+            return _refused(query, ErrorCode.INVALID_REQUEST)
+        try:
+            runner = self.partitions.led(topic, query.partition, query.current_leader_epoch)
+            return _end_of_log(runner, query, request, header)
+        except RequestRefused as refusal:
+            return _refused(query, refusal.code)
+
+    async def _search(
+        self,
+        topic: str,
+        query: ListOffsetsPartition,
+        request: ListOffsetsRequest,
+        repeated: Repeated,
+    ) -> ListOffsetsResult:
+        if (topic, query.partition) in repeated:
+            return _refused(query, ErrorCode.INVALID_REQUEST)
+        try:
+            runner = self.partitions.led(topic, query.partition, query.current_leader_epoch)
+            found = await _look_up(runner, query.timestamp_ms)
+        except RequestRefused as refusal:
+            return _refused(query, refusal.code)
+        if found is None or found.offset >= _readable_end(runner, request):
+            return ListOffsetsResult(query.partition, 0, NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH)
+        return ListOffsetsResult(
+            query.partition, 0, found.timestamp_ms, found.offset, found.leader_epoch
+        )
+
+    def _encode(
+        self, header: RequestHeader, topics: list[tuple[str, list[ListOffsetsResult]]]
+    ) -> bytes:
+        return encode_list_offsets_response(
+            header.api_version, header.correlation_id, topics, throttle_ms=0
+        )
+
+
+def _is_search(query: ListOffsetsPartition) -> bool:
+    return query.timestamp_ms >= 0 or query.timestamp_ms == SpecialTimestamp.MAX_TIMESTAMP
+
+
+def _repeated(request: ListOffsetsRequest) -> Repeated:
+    """Partitions that are asked for more than once, which Kafka refuses."""
+    asked = Counter(
+        (topic, query.partition) for topic, queries in request.topics for query in queries
+    )
+    return {key for key, count in asked.items() if count > 1}
+
+
+async def _look_up(runner: PartitionRunner, timestamp_ms: int) -> TimestampOffset | None:
+    executor = runner.log_directory.executor
+    try:
+        if timestamp_ms == SpecialTimestamp.MAX_TIMESTAMP:
+            return await executor.urgent(runner.log.offset_of_max_timestamp)
+        return await executor.urgent(runner.log.offset_by_timestamp, timestamp_ms)
+    except StorageError as error:
+        runner.log_directory.on_failure(error)
+        raise RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR) from error
+
+
+def _readable_end(runner: PartitionRunner, request: ListOffsetsRequest) -> Offset:
+    if request.replica_id >= 0:
+        return runner.log.log_end_offset
+    if request.isolation_level == READ_COMMITTED:
+        return runner.leader.last_stable_offset
+    return runner.high_watermark
+
+
+def _end_of_log(
+    runner: PartitionRunner,
+    query: ListOffsetsPartition,
+    request: ListOffsetsRequest,
+    header: RequestHeader,
+) -> ListOffsetsResult:
+    match query.timestamp_ms:
+        case SpecialTimestamp.EARLIEST | SpecialTimestamp.EARLIEST_LOCAL:
+            offset = runner.log.log_start_offset
+            epoch = runner.epochs.epoch_of(offset)
+        case SpecialTimestamp.LATEST:
+            offset = _readable_end(runner, request)
+            epoch = runner.leader_epoch
+            if offset < runner.leader.epoch_start_offset:
+                # A new leader does not know yet how much of the old epoch was committed.
+                raise RequestRefused(
+                    ErrorCode.OFFSET_NOT_AVAILABLE
+                    if header.api_version >= _FIRST_WITH_OFFSET_NOT_AVAILABLE
+                    else ErrorCode.LEADER_NOT_AVAILABLE
+                )
+        case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
+            offset, epoch = NO_OFFSET, NO_LEADER_EPOCH  # Nothing is tiered.
+        case _:
+            raise RequestRefused(ErrorCode.UNSUPPORTED_VERSION)
+    return ListOffsetsResult(query.partition, 0, NO_TIMESTAMP, offset, epoch)
+
+
+def _refused(query: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsResult:
+    return ListOffsetsResult(query.partition, code, NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH)

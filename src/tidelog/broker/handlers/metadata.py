@@ -1,0 +1,186 @@
+"""Metadata (3): what topics there are, who leads, and where the brokers listen.
+
+A topic that does not exist is created if both the client and `auto.create.topics.enable` allow it
+(P4). The answer then waits for the creation, so that the client can go on at once.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.base.errors import ErrorCode, RequestRefused
+from tidelog.base.ids import NO_BROKER
+from tidelog.broker.answers import PendingAnswer
+from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.partitions import Partitions
+from tidelog.broker.topic_creation import TopicCreation
+from tidelog.core.controller.image import ClusterImage, PartitionImage, TopicImage
+from tidelog.core.controller.topics import require_legal_name
+from tidelog.wire.api import RequestHeader
+from tidelog.wire.metadata import (
+    NO_OPERATIONS,
+    MetadataBroker,
+    MetadataPartition,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+    decode_metadata,
+    encode_metadata_response,
+)
+from tidelog.wire.primitives import NO_UUID
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+# Without an authorizer everybody may do everything. Kafka numbers its operations; each is a bit.
+ALL_TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+ALL_CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataHandler:
+    """Answers from the cluster image."""
+
+    partitions: Partitions
+    topic_creation: TopicCreation
+    auto_create_topics: bool
+    tasks: asyncio.TaskGroup
+
+    def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
+        request = decode_metadata(frame, header.body_position, header.api_version)
+        missing = self._to_create(request)
+        if missing:
+            pending = PendingAnswer(connection, exclusive=True)
+            self.tasks.create_task(
+                self._create_then_answer(connection, pending, request, header, missing)
+            )
+            return pending
+        return self._encode(connection, request, header, {})
+
+    def _to_create(self, request: MetadataRequest) -> list[str]:
+        if not (self.auto_create_topics and request.allow_auto_topic_creation and request.topics):
+            return []
+        known = self.partitions.image.topics
+        return [
+            name
+            for name, topic_id in request.topics
+            if name is not None and topic_id == NO_UUID and name not in known
+        ]
+
+    async def _create_then_answer(
+        self,
+        connection: Connection,
+        pending: PendingAnswer,
+        request: MetadataRequest,
+        header: RequestHeader,
+        missing: Sequence[str],
+    ) -> None:
+        refused = await self.topic_creation.create_missing(missing)
+        if pending.is_wanted:
+            pending.complete([self._encode(connection, request, header, refused)])
+
+    def _encode(
+        self,
+        connection: Connection,
+        request: MetadataRequest,
+        header: RequestHeader,
+        refused: dict[str, ErrorCode],
+    ) -> bytes:
+        image = self.partitions.image
+        operations = (
+            ALL_TOPIC_OPERATIONS if request.include_topic_authorized_operations else NO_OPERATIONS
+        )
+        response = MetadataResponse(
+            throttle_ms=0,
+            brokers=_brokers(image, connection.listener_name),
+            cluster_id=image.cluster_id,
+            controller_id=image.controller_id,
+            topics=self._topics(image, request, refused, operations),
+            cluster_authorized_operations=(
+                ALL_CLUSTER_OPERATIONS
+                if request.include_cluster_authorized_operations
+                else NO_OPERATIONS
+            ),
+            error_code=0,
+        )
+        return encode_metadata_response(header.api_version, header.correlation_id, response)
+
+    def _topics(
+        self,
+        image: ClusterImage,
+        request: MetadataRequest,
+        refused: dict[str, ErrorCode],
+        operations: int,
+    ) -> list[MetadataTopic]:
+        if request.topics is None:
+            return [self._topic(image, topic, operations) for topic in image.topics.values()]
+        topics = []
+        for name, topic_id in request.topics:
+            if topic_id != NO_UUID:
+                known_name = self.partitions.topic_name(topic_id)
+                topic = None if known_name is None else image.topics.get(known_name)
+                unknown = _unknown(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+            else:
+                assert name is not None
+                topic = image.topics.get(name)
+                unknown = _unknown(name, NO_UUID, refused.get(name) or _why_unknown(name))
+            topics.append(unknown if topic is None else self._topic(image, topic, operations))
+        return topics
+
+    def _topic(self, image: ClusterImage, topic: TopicImage, operations: int) -> MetadataTopic:
+        return MetadataTopic(
+            error_code=0,
+            name=topic.name,
+            topic_id=topic.topic_id.bytes,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=[
+                _partition(image, index, partition)
+                for index, partition in enumerate(topic.partitions)
+            ],
+            authorized_operations=operations,
+        )
+
+
+def _brokers(image: ClusterImage, listener_name: str) -> list[MetadataBroker]:
+    brokers = []
+    for broker in image.brokers.values():
+        endpoint = broker.endpoint(listener_name)
+        if endpoint is not None:
+            brokers.append(
+                MetadataBroker(broker.broker_id, endpoint.host, endpoint.port, broker.rack)
+            )
+    return brokers
+
+
+def _partition(image: ClusterImage, index: int, partition: PartitionImage) -> MetadataPartition:
+    code = ErrorCode.NONE
+    if partition.leader == NO_BROKER or partition.leader not in image.brokers:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+    return MetadataPartition(
+        error_code=code,
+        partition=index,
+        leader_id=NO_BROKER if code else partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replicas=partition.replicas,
+        isr=partition.isr,
+        offline_replicas=tuple(
+            replica for replica in partition.replicas if replica not in image.brokers
+        ),
+    )
+
+
+def _unknown(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataTopic:
+    return MetadataTopic(
+        error_code=code,
+        name=name,
+        topic_id=topic_id,
+        is_internal=False,
+        partitions=(),
+        authorized_operations=NO_OPERATIONS,
+    )
+
+
+def _why_unknown(name: str) -> ErrorCode:
+    try:
+        require_legal_name(name)
+    except RequestRefused as refusal:
+        return refusal.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

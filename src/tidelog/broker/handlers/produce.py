@@ -1,0 +1,225 @@
+"""Produce (0): the hot path, one callback from the frame to the file and back.
+
+Each partition of a request is settled on its own: appended, recognised as a repetition, refused
+with a code of its own, or parked. The answer leaves when all are settled, or when the request's
+time-out has come (only acks=all waits on purpose). With acks=0 nobody waits for an answer; if
+something was refused the connection is closed, because that is the only way to say so.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.base.errors import ErrorCode
+from tidelog.base.ports import Clock
+from tidelog.broker.answers import PendingAnswer
+from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.partition_runner import refused_partition
+from tidelog.broker.partitions import Partitions
+from tidelog.broker.waiters import ParkedProduce
+from tidelog.records.batch import CODEC_MASK, HEADER_SIZE_BYTES, TRANSACTIONAL_FLAG, Codec
+from tidelog.wire.api import RequestHeader
+from tidelog.wire.produce import (
+    PartitionProduceResult,
+    ProduceRequest,
+    decode_produce,
+    encode_produce_response,
+)
+
+_FIRST_WITH_ZSTD = 7
+_ATTRIBUTES_LOW_BYTE = 22
+
+Results = list[PartitionProduceResult | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceHandler:
+    """Appends what clients send."""
+
+    partitions: Partitions
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+
+    def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
+        request = decode_produce(frame, header.body_position, header.api_version)
+        if request.acks not in (-1, 0, 1):
+            return self._refuse_all(request, header, ErrorCode.INVALID_REQUIRED_ACKS)
+        results: Results = []
+        settling = _Settling()
+        missing = 0
+        now_ms = self.clock.now_ms()
+        for name, topic_id, partitions in request.topics:
+            topic = name if topic_id is None else self.partitions.topic_name(topic_id)
+            for partition, records in partitions:
+                slot = len(results)
+                result = self._append(
+                    topic,
+                    partition,
+                    records,
+                    request,
+                    header.api_version,
+                    now_ms,
+                    slot,
+                    settling,
+                )
+                results.append(result)
+                if result is None:
+                    missing += 1
+        if missing:
+            return self._park(connection, request, header, results, missing, settling)
+        return self._encode(connection, request, header, results)
+
+    def _append(
+        self,
+        topic: str | None,
+        partition: int,
+        records: memoryview | None,
+        request: ProduceRequest,
+        version: int,
+        now_ms: int,
+        slot: int,
+        settling: "_Settling",
+    ) -> PartitionProduceResult | None:
+        if topic is None:
+            return refused_partition(partition, ErrorCode.UNKNOWN_TOPIC_ID, None)
+        runner = self.partitions.find(topic, partition)
+        if runner is None:
+            return refused_partition(partition, self.partitions.absence(topic, partition), None)
+        if records is None or len(records) < HEADER_SIZE_BYTES:
+            return refused_partition(
+                partition, ErrorCode.INVALID_RECORD, "there is no record batch"
+            )
+        attributes = records[_ATTRIBUTES_LOW_BYTE]
+        if attributes & TRANSACTIONAL_FLAG:
+            # Nothing advertised lets a client begin a transaction, so none can be under way.
+            return refused_partition(
+                partition, ErrorCode.INVALID_TXN_STATE, "no transaction is under way"
+            )
+        if version < _FIRST_WITH_ZSTD and attributes & CODEC_MASK == Codec.ZSTD:
+            return refused_partition(
+                partition,
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"zstd needs Produce version {_FIRST_WITH_ZSTD}",
+            )
+        return runner.append(
+            records,
+            acks=request.acks,
+            now_ms=now_ms,
+            settle=lambda result: settling.settle(slot, result),
+        )
+
+    def _park(
+        self,
+        connection: Connection,
+        request: ProduceRequest,
+        header: RequestHeader,
+        results: Results,
+        missing: int,
+        settling: "_Settling",
+    ) -> PendingAnswer:
+        pending = PendingAnswer(connection, exclusive=False)
+        indexes = [partition for topic in request.topics for partition, _records in topic[2]]
+        # The frame's bytes are gone when the answer is due; only names and numbers are kept.
+        shape = request._replace(
+            topics=[
+                (name, topic_id, [(partition, None) for partition, _records in partitions])
+                for name, topic_id, partitions in request.topics
+            ]
+        )
+
+        def complete(settled: Sequence[PartitionProduceResult]) -> None:
+            answer = self._encode(connection, shape, header, list(settled))
+            if pending.is_wanted:
+                pending.complete([] if answer is None else [answer])
+
+        waiting = ParkedProduce(
+            results,
+            missing=missing,
+            complete=complete,
+            expired=lambda slot: refused_partition(
+                indexes[slot], ErrorCode.REQUEST_TIMED_OUT, None
+            ),
+        )
+        pending.on_abandoned(waiting.abandon)
+        if request.acks == -1:
+            waiting.expire_after(self.loop, max(0, request.timeout_ms) / 1000)
+        settling.start(waiting)
+        return pending
+
+    def _encode(
+        self,
+        connection: Connection,
+        request: ProduceRequest,
+        header: RequestHeader,
+        results: Sequence[PartitionProduceResult | None],
+    ) -> bytes | None:
+        if request.acks == 0:
+            self._close_if_refused(connection, results)
+            return None
+        answered = iter(results)
+        return encode_produce_response(
+            header.api_version,
+            header.correlation_id,
+            [
+                (name, topic_id, [_settled(next(answered)) for _ in partitions])
+                for name, topic_id, partitions in request.topics
+            ],
+            throttle_ms=0,
+            node_endpoints=(),
+        )
+
+    def _close_if_refused(
+        self, connection: Connection, results: Sequence[PartitionProduceResult | None]
+    ) -> None:
+        for result in results:
+            if result is not None and result.error_code:
+                connection.refuse(
+                    f"acks=0 and partition {result.partition} refused with "
+                    f"{ErrorCode(result.error_code).name}"
+                )
+                return
+
+    def _refuse_all(self, request: ProduceRequest, header: RequestHeader, code: ErrorCode) -> bytes:
+        return encode_produce_response(
+            header.api_version,
+            header.correlation_id,
+            [
+                (
+                    name,
+                    topic_id,
+                    [refused_partition(partition, code, None) for partition, _ in partitions],
+                )
+                for name, topic_id, partitions in request.topics
+            ],
+            throttle_ms=0,
+            node_endpoints=(),
+        )
+
+
+class _Settling:
+    """Where late results go: to the parked request, or aside while that is still being made.
+
+    A disk that fails in the middle of a request settles partitions that were just queued.
+    """
+
+    __slots__ = ("_early", "_parked")
+
+    def __init__(self) -> None:
+        self._parked: ParkedProduce[PartitionProduceResult] | None = None
+        self._early: list[tuple[int, PartitionProduceResult]] = []
+
+    def settle(self, slot: int, result: PartitionProduceResult) -> None:
+        if self._parked is None:
+            self._early.append((slot, result))
+        else:
+            self._parked.settle(slot, result)
+
+    def start(self, parked: ParkedProduce[PartitionProduceResult]) -> None:
+        self._parked = parked
+        for slot, result in self._early:
+            parked.settle(slot, result)
+
+
+def _settled(result: PartitionProduceResult | None) -> PartitionProduceResult:
+    assert result is not None
+    return result

@@ -1,0 +1,656 @@
+"""One partition as this broker serves it: its log, its leader machine, and who waits for it.
+
+The only caller of its machines, always on the event loop; no method awaits between reading a
+machine and acting on it, so nothing here needs a lock.
+
+Life of an append:
+
+    append ──▶ validate ──▶ sequence known? ──yes──▶ answer with the first copy's offsets
+                                 │ no
+                                 ▼
+                 segment full? ──yes──▶ queue a copy, roll on a thread, go on when it is done
+                                 │ no
+                                 ▼
+        stamp offset and epoch in place ──▶ one write ──▶ high watermark ──▶ wake fetches
+                                                               │
+                             acks=all and not there yet? wait ─┘
+
+While a thread prepares the log or a batch (`_busy`: a roll, a recompression), appends queue up in
+the order of arrival; reads go on. Retention and fsync run on the background thread and touch only
+files that no append can reach, or only to flush them.
+
+Invariants:
+
+    I1  Appends reach the log in the order in which `append` was called.
+    I2  Nothing is appended while `_busy`.
+    I3  What is readable is below the high watermark, and only the machine moves that.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple, ParamSpec, Protocol, TypeVar
+
+from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
+from tidelog.base.ids import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.base.ports import BytesLike, Clock
+from tidelog.broker.disk_executor import DiskExecutor
+from tidelog.broker.memory import MemoryBound
+from tidelog.broker.waiters import OffsetWaiters
+from tidelog.config.topic import TopicConfig
+from tidelog.core.partition.epochs import EpochHistory
+from tidelog.core.partition.leader import PartitionLeader
+from tidelog.core.sessions import FetchTarget
+from tidelog.core.transactions.producers import ProducerStates
+from tidelog.records.batch import (
+    BatchHeader,
+    Codec,
+    TimestampType,
+    stamp,
+    stamp_log_append_time,
+)
+from tidelog.records.validation import (
+    BatchLimits,
+    RecordsRefused,
+    needs_rewrite,
+    rewrite,
+    validate_produce,
+)
+from tidelog.storage.log import Log, LogRead
+from tidelog.wire.produce import PartitionProduceResult
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+ACKS_ALL = -1
+
+Settle = Callable[[PartitionProduceResult], None]
+
+
+class Watcher(Protocol):
+    """Somebody who wants to know when a partition has more to read, or something else to say.
+
+    Must only take note: the partition is in the middle of something.
+    """
+
+    def on_news(self, target: FetchTarget, appended_bytes: int) -> None: ...
+
+
+class LogDirectory(Protocol):
+    """What a partition needs from the log directory that holds it."""
+
+    @property
+    def executor(self) -> DiskExecutor: ...
+
+    def on_failure(self, error: StorageError) -> None:
+        """Take the directory offline. Idempotent."""
+        ...
+
+    def delete_later(self, paths: Sequence[Path], *, delay_ms: int) -> None:
+        """Remove files when the delay is over, or at the next start."""
+        ...
+
+    async def checkpoint_log_starts(self) -> None:
+        """Write `log-start-offset-checkpoint`; returns once it is on disk."""
+        ...
+
+
+class _Preparation(Enum):
+    """What has to happen on a thread before a batch can be appended."""
+
+    ROLL = "roll"
+    REWRITE = "rewrite"
+
+
+class _QueuedAppend(NamedTuple):
+    records: bytearray
+    acks: int
+    settle: Settle
+    is_rewritten: bool
+
+
+_Attempt = PartitionProduceResult | _Preparation | None
+
+
+class PartitionRunner:
+    """Appends, reads and looks after one partition."""
+
+    __slots__ = (
+        "__weakref__",
+        "_busy",
+        "_clock",
+        "_flush_waiters",
+        "_flushing",
+        "_limits",
+        "_queue",
+        "_request_memory",
+        "_unflushed_records",
+        "_unflushed_since_ms",
+        "_waiters",
+        "_watchers",
+        "config",
+        "epochs",
+        "is_offline",
+        "leader",
+        "log",
+        "log_directory",
+        "partition",
+        "producers",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        *,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        log: Log,
+        leader: PartitionLeader,
+        epochs: EpochHistory,
+        producers: ProducerStates,
+        config: TopicConfig,
+        log_directory: LogDirectory,
+        request_memory: MemoryBound,
+        clock: Clock,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.partition = topic_partition.partition
+        self.log = log
+        self.leader = leader
+        self.epochs = epochs
+        self.producers = producers
+        self.log_directory = log_directory
+        self.is_offline = False
+        self.config = config
+        self._limits = batch_limits(config)
+        self._request_memory = request_memory
+        self._clock = clock
+        self._busy = False
+        self._queue: deque[_QueuedAppend] = deque()
+        self._waiters = OffsetWaiters()
+        self._watchers: dict[FetchTarget, Watcher] = {}
+        self._unflushed_records = 0
+        self._unflushed_since_ms = 0
+        self._flushing = False
+        self._flush_waiters = OffsetWaiters()
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        return self.leader.leader_epoch
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self.leader.high_watermark
+
+    # -- appending -------------------------------------------------------------------------------
+
+    def append(
+        self, records: memoryview, *, acks: int, now_ms: int, settle: Settle
+    ) -> PartitionProduceResult | None:
+        """Append a client's batch. None: not decided yet, `settle` is called with the result.
+
+        `records` is written into (offset and epoch are stamped) and not kept.
+        """
+        if self._busy or self._queue:
+            self._enqueue(records, acks, settle)
+            return None
+        attempt = self._attempt(records, acks, now_ms, settle, is_rewritten=False)
+        if isinstance(attempt, _Preparation):
+            self._enqueue(records, acks, settle)
+            self._prepare(attempt, now_ms)
+            return None
+        return attempt
+
+    def _attempt(
+        self,
+        records: memoryview | bytearray,
+        acks: int,
+        now_ms: int,
+        settle: Settle,
+        *,
+        is_rewritten: bool,
+    ) -> _Attempt:
+        """Append now if nothing stands in the way, or say what does."""
+        assert not self._busy  # I2
+        if self.is_offline:
+            return self._refusal(ErrorCode.KAFKA_STORAGE_ERROR, None)
+        try:
+            header = validate_produce(records, self._limits, now_ms=now_ms)
+            if acks == ACKS_ALL:
+                self.leader.refuse_before_append(acks)
+            if not is_rewritten and needs_rewrite(header, self._limits):
+                return _Preparation.REWRITE
+            if header.producer_id >= 0:
+                copy = self.producers.on_batch(header)
+                if copy is not None:
+                    return self._acknowledge(
+                        copy.base_offset, copy.last_offset, copy.timestamp_ms, acks, settle
+                    )
+        except RequestRefused as refusal:
+            return self._refused(refusal)
+        log = self.log
+        base_offset = log.log_end_offset
+        last_offset = Offset(base_offset + header.last_offset_delta)
+        if log.roll_needed(
+            size_bytes=len(records),
+            max_timestamp_ms=header.max_timestamp_ms,
+            now_ms=now_ms,
+            last_offset=last_offset,
+        ):
+            return _Preparation.ROLL
+        return self._write(records, header, base_offset, last_offset, acks, now_ms, settle)
+
+    def _write(
+        self,
+        records: memoryview | bytearray,
+        header: BatchHeader,
+        base_offset: Offset,
+        last_offset: Offset,
+        acks: int,
+        now_ms: int,
+        settle: Settle,
+    ) -> PartitionProduceResult | None:
+        leader_epoch = self.leader.leader_epoch
+        stamp(records, 0, base_offset=base_offset, leader_epoch=leader_epoch)
+        timestamp_ms = header.max_timestamp_ms
+        if self._limits.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            stamp_log_append_time(records, 0, now_ms)
+            timestamp_ms = now_ms
+        try:
+            self.log.append(
+                records,
+                base_offset=base_offset,
+                last_offset=last_offset,
+                max_timestamp_ms=timestamp_ms,
+            )
+        except StorageError as error:
+            self.log_directory.on_failure(error)
+            return self._refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        if leader_epoch > self.epochs.latest_epoch:
+            self._start_epoch(leader_epoch, base_offset)
+        if header.producer_id >= 0:
+            self.producers.on_appended(header, base_offset=base_offset, timestamp_ms=timestamp_ms)
+        if self._unflushed_records == 0:
+            self._unflushed_since_ms = now_ms
+        self._unflushed_records += header.record_count
+        size_bytes = len(records)
+        if self._unflushed_records >= self.config.flush_messages:
+            self._flush_first(
+                last_offset,
+                lambda: self._settle_flushed(
+                    base_offset, last_offset, timestamp_ms, size_bytes, acks, settle
+                ),
+            )
+            return None
+        self._advance(Offset(last_offset + 1), size_bytes, now_ms)
+        return self._acknowledge(base_offset, last_offset, timestamp_ms, acks, settle)
+
+    def _advance(self, end_offset: Offset, appended_bytes: int, now_ms: int) -> None:
+        """Tell the machine how far the log goes and wake whoever may read more now."""
+        if self.leader.on_append(end_offset, now_ms=now_ms):
+            if self._waiters:
+                self._waiters.wake(self.leader.high_watermark)
+            self._announce(appended_bytes)
+
+    def _announce(self, appended_bytes: int) -> None:
+        for target, watcher in self._watchers.items():
+            watcher.on_news(target, appended_bytes)
+
+    def _start_epoch(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
+        self.epochs.assign(leader_epoch, start_offset=start_offset)
+        # Not waited for: until a flush, which queues behind it on the same thread, recovery scans
+        # these batches and finds the epoch in them.
+        self._in_background(self.log.write_leader_epochs, self.epochs.entries)
+
+    def _acknowledge(
+        self,
+        base_offset: Offset,
+        last_offset: Offset,
+        timestamp_ms: int,
+        acks: int,
+        settle: Settle,
+    ) -> PartitionProduceResult | None:
+        """The answer for records that are in the log, now or once enough replicas have them.
+
+        Also for a repeated batch: its first copy may still be on its way to the followers.
+        """
+        if acks != ACKS_ALL:
+            return self._accepted(base_offset, timestamp_ms)
+        end_offset = Offset(last_offset + 1)
+        code = self.leader.acknowledgement(end_offset)
+        if code is None:
+            self._waiters.add(
+                end_offset,
+                lambda: settle(self._after_replication(base_offset, end_offset, timestamp_ms)),
+            )
+            return None
+        if code is not ErrorCode.NONE:
+            return self._refusal(code, None)
+        return self._accepted(base_offset, timestamp_ms)
+
+    def _after_replication(
+        self, base_offset: Offset, end_offset: Offset, timestamp_ms: int
+    ) -> PartitionProduceResult:
+        code = self.leader.acknowledgement(end_offset)
+        if self.is_offline or code is None:
+            return self._refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+        if code is not ErrorCode.NONE:
+            return self._refusal(code, None)
+        return self._accepted(base_offset, timestamp_ms)
+
+    def _accepted(self, base_offset: Offset, timestamp_ms: int) -> PartitionProduceResult:
+        is_append_time = self._limits.timestamp_type is TimestampType.LOG_APPEND_TIME
+        return PartitionProduceResult(
+            self.partition,
+            0,
+            base_offset,
+            timestamp_ms if is_append_time else NO_TIMESTAMP,
+            self.log.log_start_offset,
+            (),
+            None,
+            None,
+        )
+
+    def _refused(self, refusal: RequestRefused) -> PartitionProduceResult:
+        result = self._refusal(refusal.code, refusal.message)
+        if isinstance(refusal, RecordsRefused):
+            return result._replace(record_errors=refusal.record_errors)
+        return result
+
+    def _refusal(self, code: ErrorCode, message: str | None) -> PartitionProduceResult:
+        return refused_partition(self.partition, code, message)
+
+    # -- appends that have to wait ---------------------------------------------------------------
+
+    def _enqueue(self, records: memoryview, acks: int, settle: Settle) -> None:
+        self._request_memory.hold(len(records))
+        self._queue.append(_QueuedAppend(bytearray(records), acks, settle, is_rewritten=False))
+
+    def _work_off_queue(self) -> None:
+        """Go on with what queued up, until it is done or a thread is needed again."""
+        while self._queue and not self._busy:
+            queued = self._queue[0]
+            now_ms = self._clock.now_ms()
+            attempt = self._attempt(
+                queued.records,
+                queued.acks,
+                now_ms,
+                queued.settle,
+                is_rewritten=queued.is_rewritten,
+            )
+            if isinstance(attempt, _Preparation):
+                self._prepare(attempt, now_ms)
+                return
+            self._queue.popleft()
+            self._request_memory.release(len(queued.records))
+            if attempt is not None:
+                queued.settle(attempt)
+
+    def _prepare(self, preparation: _Preparation, now_ms: int) -> None:
+        """Have a thread do what the head of the queue needs."""
+        assert self._queue
+        self._busy = True
+        match preparation:
+            case _Preparation.ROLL:
+                self._roll(now_ms).add_done_callback(self._on_rolled)
+            case _Preparation.REWRITE:
+                self.log_directory.executor.urgent(
+                    rewrite, self._queue[0].records, self._limits, now_ms=now_ms
+                ).add_done_callback(self._on_rewritten)
+
+    def _roll(self, now_ms: int) -> "asyncio.Future[None]":
+        return self.log_directory.executor.urgent(
+            self.log.roll, producers=self.producers.entries(), now_ms=now_ms
+        )
+
+    def _on_rolled(self, future: "asyncio.Future[None]") -> None:
+        self._busy = False
+        if self._succeeded(future):
+            self.start_flush(self.log.log_end_offset)
+        self._work_off_queue()
+
+    def _on_rewritten(self, future: "asyncio.Future[BytesLike]") -> None:
+        self._busy = False
+        queued = self._queue.popleft()
+        self._request_memory.release(len(queued.records))
+        try:
+            rewritten = bytearray(future.result())
+        except RequestRefused as refusal:
+            queued.settle(self._refused(refusal))
+        else:
+            self._request_memory.hold(len(rewritten))
+            self._queue.appendleft(
+                _QueuedAppend(rewritten, queued.acks, queued.settle, is_rewritten=True)
+            )
+        self._work_off_queue()
+
+    # -- flushing --------------------------------------------------------------------------------
+
+    def start_flush(self, up_to: Offset) -> None:
+        """Have everything below `up_to` brought to stable storage, without waiting."""
+        self._unflushed_records = 0
+        self._flushing = True
+        self.log_directory.executor.background(self.log.flush, up_to=up_to).add_done_callback(
+            self._on_flushed
+        )
+
+    def flush_if_due(self, now_ms: int) -> None:
+        """`flush.ms`: flush if the oldest record that is not yet on disk is old enough."""
+        if self.is_offline or self._flushing or self._unflushed_records == 0:
+            return
+        if now_ms - self._unflushed_since_ms >= self.config.flush_ms:
+            self.start_flush(self.log.log_end_offset)
+
+    def _flush_first(self, end_offset: Offset, then: Callable[[], None]) -> None:
+        """`flush.messages`: nobody hears of these records before they are on stable storage."""
+        self._flush_waiters.add(end_offset, then)
+        if not self._flushing:
+            self.start_flush(self.log.log_end_offset)
+
+    def _on_flushed(self, future: "asyncio.Future[Offset]") -> None:
+        self._flushing = False
+        if not self._succeeded(future):
+            self._flush_waiters.wake_all()
+            return
+        self._flush_waiters.wake(future.result())
+        if self._flush_waiters:
+            self.start_flush(self.log.log_end_offset)
+
+    def _settle_flushed(
+        self,
+        base_offset: Offset,
+        last_offset: Offset,
+        timestamp_ms: int,
+        size_bytes: int,
+        acks: int,
+        settle: Settle,
+    ) -> None:
+        if self.is_offline:
+            settle(self._refusal(ErrorCode.KAFKA_STORAGE_ERROR, None))
+            return
+        self._advance(Offset(last_offset + 1), size_bytes, self._clock.now_ms())
+        result = self._acknowledge(base_offset, last_offset, timestamp_ms, acks, settle)
+        if result is not None:
+            settle(result)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def read_from_disk(
+        self, offset: Offset, *, end_offset: Offset, max_bytes: int
+    ) -> "asyncio.Future[LogRead]":
+        """Read through a thread what `log.read_cached` did not find in memory."""
+        return self.log_directory.executor.urgent(
+            self.log.read, offset, end_offset=end_offset, max_bytes=max_bytes, at_least_one=True
+        )
+
+    def watch(self, target: FetchTarget, watcher: Watcher) -> None:
+        """Tell `watcher` when there is more to read, the log start moves or this goes offline."""
+        self._watchers[target] = watcher
+
+    def unwatch(self, target: FetchTarget) -> None:
+        self._watchers.pop(target, None)
+
+    # -- upkeep ----------------------------------------------------------------------------------
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """Apply new topic settings, from the next append on."""
+        self.config = config
+        self._limits = batch_limits(config)
+        self.log.reconfigure(config)
+        self.leader.on_min_insync_replicas_changed(config.min_insync_replicas)
+
+    async def delete_records(self, before_offset: Offset) -> Offset:
+        """Hide what is below `before_offset` (-1: the high watermark); return the new log start.
+
+        Raises RequestRefused. Durable on return: a crash must not bring deleted records back.
+        """
+        if self.is_offline:
+            raise RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR)
+        if before_offset == NO_OFFSET:
+            before_offset = self.high_watermark
+        if not 0 <= before_offset <= self.high_watermark:
+            raise RequestRefused(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {before_offset} is not between 0 and the high watermark "
+                f"{self.high_watermark}",
+            )
+        if before_offset > self.log.log_start_offset:
+            self.log.advance_log_start(before_offset)
+            self._on_log_start_advanced()
+            await self.log_directory.checkpoint_log_starts()
+        return self.log.log_start_offset
+
+    async def enforce_retention(self, now_ms: int) -> int:
+        """Remove the segments that `retention.ms` and `retention.bytes` no longer want."""
+        if self.is_offline or self._busy:
+            return 0
+        log, executor = self.log, self.log_directory.executor
+        expired = await executor.background(
+            log.expired_segments, high_watermark=self.high_watermark, now_ms=now_ms
+        )
+        if not expired or self.is_offline or self._busy or log is not self.log:
+            return 0
+        if expired[-1] is log.segments[-1]:
+            self._busy = True
+            try:
+                await self._roll(now_ms)
+            finally:
+                self._busy = False
+                self._work_off_queue()
+        log.detach(expired)
+        self._on_log_start_advanced()
+        renamed = await executor.background(log.remove_detached, expired)
+        self.log_directory.delete_later(renamed, delay_ms=self.config.file_delete_delay_ms)
+        logger.info(
+            "segments expired",
+            extra={
+                "partition": self.topic_partition,
+                "segments": len(expired),
+                "log_start_offset": log.log_start_offset,
+            },
+        )
+        return len(expired)
+
+    def _on_log_start_advanced(self) -> None:
+        self.leader.on_log_start_advanced(self.log.log_start_offset)
+        if self.epochs.truncate_from_start(self.log.log_start_offset):
+            self._in_background(self.log.write_leader_epochs, self.epochs.entries)
+        self._announce(0)
+
+    def lead(self, leader: PartitionLeader) -> None:
+        """Lead under a new epoch. Whoever waits for the old one goes on with the new."""
+        self.leader = leader
+        self._waiters.wake(leader.high_watermark)
+        self._announce(0)
+
+    def take_offline(self) -> None:
+        """The disk is gone: answer everything with KAFKA_STORAGE_ERROR from now on."""
+        if self.is_offline:
+            return
+        self.is_offline = True
+        self._waiters.wake_all()
+        self._flush_waiters.wake_all()
+        self._announce(0)
+        if not self._busy:
+            self._work_off_queue()
+
+    def bring_online(
+        self, *, log: Log, leader: PartitionLeader, epochs: EpochHistory, producers: ProducerStates
+    ) -> None:
+        """The disk is back and the log was recovered."""
+        assert self.is_offline
+        self.log, self.leader, self.epochs, self.producers = log, leader, epochs, producers
+        self._unflushed_records = 0
+        self.is_offline = False
+        self._announce(0)
+
+    def _in_background(self, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        self.log_directory.executor.background(work, *args, **kwargs).add_done_callback(
+            self._succeeded
+        )
+
+    def _succeeded(self, future: "asyncio.Future[T]") -> bool:
+        """Whether the work was done; a disk that failed takes its directory offline."""
+        error = future.exception()
+        if error is None:
+            return True
+        if not isinstance(error, StorageError):
+            raise error
+        self.log_directory.on_failure(error)
+        return False
+
+
+def refused_partition(
+    partition: int, code: ErrorCode, message: str | None
+) -> PartitionProduceResult:
+    """The answer for records that were not stored, or not stored well enough."""
+    return PartitionProduceResult(
+        partition, code, NO_OFFSET, NO_TIMESTAMP, NO_OFFSET, (), message, None
+    )
+
+
+def batch_limits(config: TopicConfig) -> BatchLimits:
+    """What a topic's settings say about a batch."""
+    codec = _CODECS.get(config.compression_type)
+    return BatchLimits(
+        max_message_bytes=config.max_message_bytes,
+        segment_bytes=config.segment_bytes,
+        timestamp_type=(
+            TimestampType.LOG_APPEND_TIME
+            if config.is_log_append_time
+            else TimestampType.CREATE_TIME
+        ),
+        timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+        timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+        compression=codec,
+        compression_level=_compression_level(codec, config),
+        compacted=config.is_compacted,
+    )
+
+
+_CODECS = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+
+
+def _compression_level(codec: Codec | None, config: TopicConfig) -> int | None:
+    match codec:
+        case Codec.GZIP:
+            return config.compression_gzip_level
+        case Codec.LZ4:
+            return config.compression_lz4_level
+        case Codec.ZSTD:
+            return config.compression_zstd_level
+        case _:
+            return None

@@ -1,0 +1,212 @@
+"""Listens, admits connections up to their limits, and lets them go when the broker stops.
+
+Limits kept here (G5, Kafka's names): `max.connections`, `max.connections.per.ip` with its
+overrides, `connections.max.idle.ms`, and the bytes that half-received requests and unread answers
+may hold over all connections. A connection over a limit is closed at once and logged once; nobody
+else notices.
+
+Cost does not grow with idle connections: they are kept in order of last use, so looking for idle
+ones touches only those that are (T8).
+"""
+
+import asyncio
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tidelog.base.errors import ConfigError
+from tidelog.base.ports import Clock
+from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.memory import MemoryBound
+from tidelog.config.listeners import Listener
+
+logger = logging.getLogger(__name__)
+
+SHARED_BUFFER_BYTES = 256 * 1024
+SWEEP_INTERVAL_S = 1.0
+
+Dispatch = Callable[[Connection, memoryview], Answer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """What one server lets its clients use."""
+
+    request_max_bytes: int
+    read_budget_bytes: int
+    connections_max: int
+    connections_max_per_ip: int
+    connections_max_per_ip_overrides: Mapping[str, int]
+    idle_max_ms: int
+    slow_reader_max_ms: int
+
+
+class Server:
+    """Owns every client connection of the broker."""
+
+    def __init__(
+        self,
+        *,
+        limits: ServerLimits,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        frame_memory: MemoryBound,
+        request_memory: MemoryBound,
+        answer_memory: MemoryBound,
+        dispatch: Dispatch,
+    ) -> None:
+        self.limits = limits
+        self.loop = loop
+        self.dispatch = dispatch
+        self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.request_max_bytes = limits.request_max_bytes
+        self.read_budget_bytes = limits.read_budget_bytes
+        self._clock = clock
+        self.frame_memory = frame_memory
+        self.request_memory = request_memory
+        self.answer_memory = answer_memory
+        self._last_used_ms: OrderedDict[Connection, int] = OrderedDict()
+        self._per_ip: Counter[str] = Counter()
+        self._slow: dict[Connection, tuple[int, int]] = {}
+        self._listeners: list[asyncio.Server] = []
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._now_ms = clock.monotonic_ms()
+        self._drained: asyncio.Event | None = None
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def bind(self, listener: Listener, *, backlog: int) -> tuple[str, int]:
+        """Reserve the address without accepting yet; return it (port 0 picks one)."""
+        try:
+            bound = await self.loop.create_server(
+                lambda: Connection(self, listener.name),
+                listener.host or None,
+                listener.port,
+                backlog=backlog,
+                reuse_address=True,
+                start_serving=False,
+            )
+        except OSError as error:
+            raise ConfigError(f"listeners holds {listener}: {error.strerror or error}") from error
+        self._listeners.append(bound)
+        host, port = bound.sockets[0].getsockname()[:2]
+        return host, port
+
+    async def listen(self) -> None:
+        """Accept connections."""
+        for listener in self._listeners:
+            await listener.start_serving()
+        self._sweep()
+
+    def set_limits(self, limits: ServerLimits) -> None:
+        """Apply new limits, to connections that come from now on."""
+        self.limits = limits
+        self.request_max_bytes = limits.request_max_bytes
+        self.read_budget_bytes = limits.read_budget_bytes
+
+    def stop_listening(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+
+    async def drain(self, within_s: float) -> None:
+        """Stop accepting and reading, let answers that are on their way leave, close everything."""
+        self.stop_listening()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if not self._last_used_ms:
+            return
+        self._drained = asyncio.Event()
+        for connection in list(self._last_used_ms):
+            connection.finish()
+        try:
+            await asyncio.wait_for(self._drained.wait(), timeout=within_s)
+        except TimeoutError:
+            for connection in list(self._last_used_ms):
+                connection.abort()
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._last_used_ms)
+
+    # -- called by connections -------------------------------------------------------------------
+
+    def admit(self, connection: Connection) -> bool:
+        """Whether one more connection fits; it is counted if so."""
+        host = connection.peer_host
+        per_ip = self.limits.connections_max_per_ip_overrides.get(
+            host, self.limits.connections_max_per_ip
+        )
+        if len(self._last_used_ms) >= self.limits.connections_max:
+            self._log_refusal(connection, f"max.connections={self.limits.connections_max}")
+            return False
+        if self._per_ip[host] >= per_ip:
+            self._log_refusal(connection, f"max.connections.per.ip={per_ip}")
+            return False
+        self._per_ip[host] += 1
+        self._last_used_ms[connection] = self._now_ms
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        self._slow.pop(connection, None)
+        if self._last_used_ms.pop(connection, None) is None:
+            return
+        self._per_ip[connection.peer_host] -= 1
+        if not self._per_ip[connection.peer_host]:
+            del self._per_ip[connection.peer_host]
+        if self._drained is not None and not self._last_used_ms:
+            self._drained.set()
+
+    def touched(self, connection: Connection) -> None:
+        # Time to the precision of the sweep is enough and saves a clock call per read.
+        self._last_used_ms[connection] = self._now_ms
+        self._last_used_ms.move_to_end(connection)
+
+    # -- sweeping --------------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        self._now_ms = self._clock.monotonic_ms()
+        self._close_idle()
+        self._close_slow_readers()
+        self._sweeper = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+
+    def _close_idle(self) -> None:
+        idle: list[Connection] = []
+        for connection, last_used_ms in self._last_used_ms.items():
+            if self._now_ms - last_used_ms < self.limits.idle_max_ms:
+                break
+            idle.append(connection)
+        for connection in idle:
+            logger.info("idle connection closed", extra={"peer": _peer(connection)})
+            connection.close()
+
+    def _close_slow_readers(self) -> None:
+        """Close whoever has not taken a byte of its answer for too long."""
+        if not self.answer_memory.held_bytes:
+            self._slow.clear()
+            return
+        still_slow: dict[Connection, tuple[int, int]] = {}
+        for connection in self._last_used_ms:
+            unread = connection.unread_answer_bytes
+            if not unread:
+                continue
+            since_ms, before = self._slow.get(connection, (self._now_ms, unread))
+            if unread != before:
+                since_ms = self._now_ms
+            still_slow[connection] = (since_ms, unread)
+        self._slow = still_slow
+        for connection, (since_ms, unread) in list(still_slow.items()):
+            if self._now_ms - since_ms >= self.limits.slow_reader_max_ms:
+                logger.warning(
+                    "connection closed: client does not read its answers",
+                    extra={"peer": _peer(connection), "unread_bytes": unread},
+                )
+                connection.abort()
+
+    def _log_refusal(self, connection: Connection, limit: str) -> None:
+        logger.warning("connection refused", extra={"peer": _peer(connection), "limit": limit})
+
+
+def _peer(connection: Connection) -> str:
+    return f"{connection.peer_host}:{connection.peer_port}"

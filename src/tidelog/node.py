@@ -1,0 +1,330 @@
+"""The composition root: the one place that builds real ports and wires a broker together.
+
+Order of starting: bind the listeners (so that a port in use is said before anything is touched),
+join the coordinator, open the log directories, open the partitions, then serve. Stopping goes the
+other way: stop accepting, let answers leave, close the logs, write the clean-shutdown marks, leave
+the coordinator. A kill -9 at any point is a crash, which is the path that is tested most.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import random
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvloop
+
+from tidelog.base.clock import SystemClock
+from tidelog.base.errors import StorageError, TidelogError
+from tidelog.base.ports import Disk
+from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.broker.disk_executor import DiskExecutor
+from tidelog.broker.dispatch import ColdHandlers, Dispatcher
+from tidelog.broker.fetch_reader import FetchReader
+from tidelog.broker.handlers.api_versions import ApiVersionsHandler
+from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.init_producer_id import InitProducerIdHandler
+from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
+from tidelog.broker.handlers.metadata import MetadataHandler
+from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.log_dir_runner import LogDirRunner
+from tidelog.broker.memory import MemoryBound
+from tidelog.broker.partitions import Partitions
+from tidelog.broker.replicas import Replicas
+from tidelog.broker.server import Server, ServerLimits
+from tidelog.broker.topic_creation import TopicCreation
+from tidelog.broker.upkeep import Upkeep
+from tidelog.config.broker import BrokerConfig
+from tidelog.config.network import NetworkConfig
+from tidelog.coordination import sqlite
+from tidelog.coordination.port import Coordinator
+from tidelog.core.controller.image import Endpoint
+from tidelog.core.sessions import FetchSessionCache
+from tidelog.storage.disk import RealDisk
+from tidelog.storage.log_dir import LogDir, open_log_dir
+from tidelog.telemetry import logs
+from tidelog.wire.api import ApiKey
+
+logger = logging.getLogger(__name__)
+
+SESSION_PARTITIONS_MAX = 1_000_000
+GC_THRESHOLD = 20_000
+WARM_UP_DELAY_S = 1.0
+
+
+def run(config: BrokerConfig) -> int:
+    """Serve until SIGTERM or SIGINT. Returns the exit code of the process."""
+    logs.configure("INFO")
+    for warning in config.warnings:
+        logger.warning("setting has no effect", extra={"reason": warning})
+    # Requests make few cycles; looking for them on every 700 allocations costs latency.
+    gc.set_threshold(GC_THRESHOLD, 20, 20)
+    return uvloop.run(Node(config).serve())
+
+
+class Node:
+    """One broker and everything it is made of."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._clock = SystemClock()
+        self._disk: Disk = RealDisk()
+        self._stopping = asyncio.Event()
+        self._partitions = Partitions()
+        self._request_memory = MemoryBound(_request_memory_bytes(config.network))
+        self._answer_memory = MemoryBound(config.network.tidelog_response_memory_bytes)
+
+    async def serve(self) -> int:
+        """Start, say so, serve until a signal, stop."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(end_process)
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signal_number, self._stopping.set)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await self._run(loop, tasks)
+        except* TidelogError as group:
+            raise _first(group) from None
+        return 0
+
+    async def _run(self, loop: asyncio.AbstractEventLoop, tasks: asyncio.TaskGroup) -> None:
+        server = self._server(loop)
+        endpoints = await self._bind(server)
+        coordinator = await self._connect()
+        controller = ControllerRunner(
+            coordinator=coordinator,
+            config=self._config,
+            endpoints=endpoints,
+            clock=self._clock,
+        )
+        await controller.start()
+        log_dirs = await self._open_log_dirs(loop, controller.image.cluster_id)
+        replicas = self._replicas(log_dirs, tasks)
+        await replicas.start(controller)
+        dispatcher = self._dispatcher(loop, tasks, controller, replicas, log_dirs)
+        server.dispatch = dispatcher.dispatch
+        replicas.on_config_changed(lambda config: server.set_limits(_limits(config.network)))
+        upkeep = Upkeep(
+            config=self._config,
+            partitions=self._partitions,
+            log_dirs=log_dirs,
+            reopen=lambda log_dir: self._reopen(log_dir, controller.image.cluster_id, replicas),
+            clock=self._clock,
+        )
+        jobs = [
+            *upkeep.start(tasks),
+            tasks.create_task(controller.run()),
+            tasks.create_task(_warm_up(dispatcher)),
+        ]
+        await server.listen()
+        self._announce(endpoints)
+        await self._stopping.wait()  # Ended by a signal.
+        logger.info("stopping", extra={"partitions": len(self._partitions)})
+        await server.drain(self._config.network.tidelog_shutdown_timeout_ms / 1000)
+        for job in jobs:
+            job.cancel()
+        await replicas.settled()
+        for log_dir in log_dirs:
+            await log_dir.close()
+        await controller.stop()
+        logger.info("stopped")
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _server(self, loop: asyncio.AbstractEventLoop) -> Server:
+        return Server(
+            limits=_limits(self._config.network),
+            clock=self._clock,
+            loop=loop,
+            frame_memory=MemoryBound(_request_memory_bytes(self._config.network)),
+            request_memory=self._request_memory,
+            answer_memory=self._answer_memory,
+            dispatch=_not_serving,
+        )
+
+    async def _bind(self, server: Server) -> tuple[Endpoint, ...]:
+        """Reserve every listener; return what clients are to be told."""
+        network = self._config.network
+        endpoints = []
+        for bound, advertised in zip(network.bound_listeners, network.advertised, strict=True):
+            _host, port = await server.bind(bound, backlog=network.socket_listen_backlog_size)
+            endpoints.append(
+                Endpoint(
+                    bound.name,
+                    "PLAINTEXT",
+                    advertised.host or socket.getfqdn(),
+                    advertised.port or port,
+                )
+            )
+        return tuple(endpoints)
+
+    async def _connect(self) -> Coordinator:
+        path = self._config.coordination_path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return await sqlite.connect(
+            path, session_timeout_ms=self._config.coordination.broker_session_timeout_ms
+        )
+
+    async def _open_log_dirs(
+        self, loop: asyncio.AbstractEventLoop, cluster_id: str
+    ) -> list[LogDirRunner]:
+        log_dirs = []
+        for number, path in enumerate(self._config.log_dirs):
+            executor = DiskExecutor(f"log-dir-{number}", loop)
+            log_dir = LogDirRunner(path=path, disk=self._disk, executor=executor, loop=loop)
+            log_dirs.append(log_dir)
+            try:
+                log_dir.opened(await executor.urgent(self._open_log_dir, path, cluster_id))
+            except StorageError as error:
+                log_dir.on_failure(error)
+        if not any(log_dir.is_online for log_dir in log_dirs):
+            raise StorageError(f"no log directory can be used: {log_dirs[0].offline_reason}")
+        return log_dirs
+
+    def _open_log_dir(self, path: Path, cluster_id: str) -> LogDir:
+        """On the directory's thread."""
+        return open_log_dir(
+            self._disk,
+            path,
+            broker_id=self._config.broker_id,
+            cluster_id=cluster_id,
+            open_files_max=self._config.log.tidelog_open_files_max,
+            warn=lambda sentence: logger.warning("repaired", extra={"reason": sentence}),
+        )
+
+    async def _reopen(self, log_dir: LogDirRunner, cluster_id: str, replicas: Replicas) -> None:
+        """Try a directory that is offline: recover its partitions as after a crash."""
+        await log_dir.release()
+        opened = await log_dir.executor.urgent(self._open_log_dir, log_dir.path, cluster_id)
+        log_dir.opened(opened)
+        await replicas.reopen(log_dir)
+        if log_dir.is_online:
+            logger.info("log directory online", extra={"log_dir": log_dir.path})
+
+    def _replicas(self, log_dirs: Sequence[LogDirRunner], tasks: asyncio.TaskGroup) -> Replicas:
+        return Replicas(
+            broker_id=self._config.broker_id,
+            config=self._config,
+            partitions=self._partitions,
+            log_dirs=log_dirs,
+            request_memory=self._request_memory,
+            clock=self._clock,
+            tasks=tasks,
+        )
+
+    def _dispatcher(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        tasks: asyncio.TaskGroup,
+        controller: ControllerRunner,
+        replicas: Replicas,
+        log_dirs: Sequence[LogDirRunner],
+    ) -> Dispatcher:
+        replication = self._config.replication
+        partitions = self._partitions
+        fetch = FetchHandler(
+            reader=FetchReader(
+                partitions=partitions,
+                answer_memory=self._answer_memory,
+                fetch_max_bytes=replication.fetch_max_bytes,
+            ),
+            sessions=FetchSessionCache(
+                slots_max=replication.max_incremental_fetch_session_cache_slots,
+                partitions_max=SESSION_PARTITIONS_MAX,
+                chance=random.SystemRandom(),
+            ),
+            answer_memory=self._answer_memory,
+            clock=self._clock,
+            loop=loop,
+        )
+        metadata = MetadataHandler(
+            partitions=partitions,
+            topic_creation=TopicCreation(controller, replicas),
+            auto_create_topics=replication.auto_create_topics_enable,
+            tasks=tasks,
+        )
+
+        def load_cold() -> ColdHandlers:
+            # Here, because it takes longer than everything else that a start needs.
+            from tidelog.broker.admin_handlers import admin_handlers  # noqa: PLC0415
+
+            return admin_handlers(
+                controller=controller, replicas=replicas, partitions=partitions, log_dirs=log_dirs
+            )
+
+        return Dispatcher(
+            direct={
+                ApiKey.PRODUCE: ProduceHandler(partitions, self._clock, loop),
+                ApiKey.FETCH: fetch,
+                ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, tasks),
+                ApiKey.METADATA: metadata,
+                ApiKey.API_VERSIONS: ApiVersionsHandler(),
+                ApiKey.INIT_PRODUCER_ID: InitProducerIdHandler(controller=controller, tasks=tasks),
+                ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(partitions),
+            },
+            load_cold=load_cold,
+            tasks=tasks,
+        )
+
+    def _announce(self, endpoints: Sequence[Endpoint]) -> None:
+        first = endpoints[0]
+        sys.stdout.write(
+            f"tidelog broker {self._config.broker_id} listening on {first.host}:{first.port}\n"
+        )
+        sys.stdout.flush()
+
+
+async def _warm_up(dispatcher: Dispatcher) -> None:
+    """Import what admin requests need, once the first clients have had their turn."""
+    await asyncio.sleep(WARM_UP_DELAY_S)
+    await asyncio.to_thread(dispatcher.warm_up)
+
+
+def _limits(network: NetworkConfig) -> ServerLimits:
+    return ServerLimits(
+        request_max_bytes=network.socket_request_max_bytes,
+        read_budget_bytes=network.tidelog_read_budget_bytes,
+        connections_max=network.max_connections,
+        connections_max_per_ip=network.max_connections_per_ip,
+        connections_max_per_ip_overrides=network.connection_overrides,
+        idle_max_ms=network.connections_max_idle_ms,
+        slow_reader_max_ms=network.tidelog_slow_reader_timeout_ms,
+    )
+
+
+def _request_memory_bytes(network: NetworkConfig) -> int:
+    if network.queued_max_request_bytes > 0:
+        return network.queued_max_request_bytes
+    return network.tidelog_response_memory_bytes
+
+
+def _not_serving(_connection: Connection, _frame: memoryview) -> Answer:
+    raise AssertionError("no connection is accepted before the broker is ready")
+
+
+def _first(group: BaseExceptionGroup[TidelogError]) -> TidelogError:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, TidelogError)
+    return error
+
+
+def end_process(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    """End the process: a broker that has seen the impossible must not acknowledge more."""
+    error = context.get("exception")
+    logger.error(
+        "unexpected failure in a callback",
+        extra={"reason": context.get("message")},
+        exc_info=error if isinstance(error, BaseException) else None,
+    )
+    if not isinstance(error, OSError):
+        logging.shutdown()
+        os._exit(70)
