@@ -81,7 +81,7 @@ def _decompress_growing(
             if _OUTPUT_FULL not in str(error):
                 raise CorruptBatch(f"compressed records are damaged: {error}") from error
             if capacity_bytes == max_bytes:
-                raise CorruptBatch(f"records are longer than {max_bytes} bytes") from error
+                raise CorruptBatch(f"records take more than {max_bytes} bytes") from error
             capacity_bytes = min(capacity_bytes * _OUTPUT_GROWTH, max_bytes)
         else:
             return memoryview(output)[:size_bytes]
@@ -123,7 +123,7 @@ def _decompress_snappy_block(block: memoryview, max_bytes: int) -> bytes:
         # Stated in the block's first bytes; the decoder holds the block to it.
         size_bytes = cramjam.snappy.decompress_raw_len(block)
         if size_bytes > max_bytes:
-            raise CorruptBatch(f"records are longer than {max_bytes} bytes")
+            raise CorruptBatch(f"records take more than the {max_bytes} bytes left")
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise CorruptBatch(f"compressed records are damaged: {error}") from error

@@ -6,8 +6,8 @@ decoded by `rewrite`.
 
 A refusal carries the code that Kafka answers with:
 
-    CORRUPT_MESSAGE               the bytes are not one whole batch with its checksum
-    INVALID_RECORD                a batch, but not one that a producer may send
+    CORRUPT_MESSAGE               not a batch, or not the one its checksum was made for
+    INVALID_RECORD                not exactly one whole batch, or not one a producer may send
     MESSAGE_TOO_LARGE             longer than `max.message.bytes`
     RECORD_LIST_TOO_LARGE         longer than a whole segment
     INVALID_TIMESTAMP             outside `message.timestamp.before.max.ms` / `after.max.ms`
@@ -206,24 +206,30 @@ def _require_timestamps_within(limits: BatchLimits, records: Sequence[Record], n
 
 
 def _not_one_batch(records: BytesLike) -> RequestRefused:
-    """Why bytes that are not exactly one batch of magic 2 are refused."""
+    """Why bytes that are not exactly one batch of magic 2 are refused.
+
+    Like Kafka, which looks for whole batches and says INVALID_RECORD unless it finds one, and
+    CORRUPT_MESSAGE if what it finds cannot be a batch at all.
+    """
     size_bytes = len(records)
-    if size_bytes == 0:
-        return RequestRefused(ErrorCode.INVALID_RECORD, "there is no record batch")
     if size_bytes > MAGIC_POSITION and records[MAGIC_POSITION] in (0, 1):
         return RequestRefused(
             ErrorCode.INVALID_RECORD,
             f"messages of magic {records[MAGIC_POSITION]} are not accepted, only {MAGIC}",
         )
+    if size_bytes < HEADER_SIZE_BYTES:
+        return RequestRefused(
+            ErrorCode.INVALID_RECORD, f"{size_bytes} bytes do not hold a record batch"
+        )
     try:
         header = read_header(records, 0)
     except CorruptBatch as error:
         return RequestRefused(ErrorCode.CORRUPT_MESSAGE, str(error))
-    if header.size_bytes < size_bytes:
-        return RequestRefused(ErrorCode.INVALID_RECORD, "there is more than one record batch")
-    return RequestRefused(
-        ErrorCode.CORRUPT_MESSAGE, f"batch of {header.size_bytes} bytes, {size_bytes} were sent"
-    )
+    if header.size_bytes > size_bytes:
+        reason = f"batch of {header.size_bytes} bytes, only {size_bytes} were sent"
+    else:
+        reason = f"{size_bytes - header.size_bytes} bytes follow the one record batch allowed"
+    return RequestRefused(ErrorCode.INVALID_RECORD, reason)
 
 
 def _too_large(size_bytes: int, limits: BatchLimits) -> RequestRefused:

@@ -1,0 +1,27 @@
+"""What a real Apache Kafka answered or wrote, recorded in tests/compatibility/golden."""
+
+import base64
+import json
+from pathlib import Path
+
+_GOLDEN = Path(__file__).parent.parent / "compatibility" / "golden"
+
+
+def kafka_api_versions() -> dict[int, tuple[int, int]]:
+    """Lowest and highest version that Kafka 4.3.0 advertises, by api key."""
+    recorded = json.loads((_GOLDEN / "kafka-4.3.0-api-versions.json").read_text("utf-8"))
+    return {int(key): (lowest, highest) for key, (lowest, highest) in recorded.items()}
+
+
+def kafka_produce_codes() -> dict[str, int]:
+    """The error code with which Kafka 4.3.0 answers the batches of tests/support/batches.py."""
+    recorded: dict[str, int] = json.loads(
+        (_GOLDEN / "kafka-4.3.0-produce-codes.json").read_text("utf-8")
+    )
+    return recorded
+
+
+def kafka_batches() -> dict[str, bytes]:
+    """The same 40 records as Kafka 4.3.0's console producer and broker stored them, by codec."""
+    recorded = json.loads((_GOLDEN / "kafka-4.3.0-batches.json").read_text("utf-8"))
+    return {codec: base64.b64decode(batch) for codec, batch in recorded.items()}
