@@ -269,7 +269,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _must_wait(self) -> bool:
         """Whether the next request may not be handled yet."""
-        return self._write_paused or self._exclusive or len(self._answers) >= PENDING_ANSWERS_MAX
+        return (
+            self._write_paused
+            or self._exclusive
+            or self._finishing
+            or len(self._answers) >= PENDING_ANSWERS_MAX
+        )
 
     def _keep(self, rest: memoryview) -> None:
         """Copy what cannot be handled now into a buffer of our own."""
