@@ -26,7 +26,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tidelog.client.bootstrap import Address, require_reachable
-from tidelog.client.errors import RequestFailed, translated
+from tidelog.client.errors import RequestFailed
+from tidelog.client.translation import translated
 from tidelog.client.values import (
     CONFIG_SOURCES,
     BrokerNode,

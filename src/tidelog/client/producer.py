@@ -5,20 +5,28 @@ has returned with nothing in flight. Memory is bounded: `send` waits while QUEUE
 records are unacknowledged.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from tidelog.client.errors import ClientError, failure, translated
+from tidelog.client.bootstrap import require_reachable
+from tidelog.client.errors import ClientError
+from tidelog.client.translation import failure, translated
 
 QUEUE_KBYTES_MAX: Final = 64 * 1024
 QUEUE_RECORDS_MAX: Final = 500_000
 # How long a record may try to be delivered before it counts as failed.
 DELIVERY_TIMEOUT_MS: Final = 30_000
+CONNECT_TIMEOUT_S: Final = 10.0
 ANY_PARTITION: Final = -1
+# Above any broker's message.max.bytes, so that it is the broker that refuses.
+_RECORD_BYTES_MAX: Final = 100_000_000
 _QUEUE_FULL_WAIT_S: Final = 0.05
+_TOPIC_POLL_INTERVAL_S: Final = 0.02
+_NOT_YET: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE", "_UNKNOWN_TOPIC"})
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -36,6 +44,8 @@ class RecordProducer:
     """Sends to one topic. With acks=all it is idempotent: a retry leaves no second copy (D2)."""
 
     def __init__(self, bootstrap: str, topic: str, config: ProducerConfig) -> None:
+        """Raises ClusterUnreachable at once if nobody listens at `bootstrap`."""
+        require_reachable(bootstrap, timeout_s=CONNECT_TIMEOUT_S)
         self._bootstrap = bootstrap
         self._topic = topic
         self._first_error: KafkaError | None = None
@@ -53,6 +63,7 @@ class RecordProducer:
                     # Keys land where the Java client would put them.
                     "partitioner": "murmur2_random",
                     "message.timeout.ms": DELIVERY_TIMEOUT_MS,
+                    "message.max.bytes": _RECORD_BYTES_MAX,
                     "queue.buffering.max.kbytes": QUEUE_KBYTES_MAX,
                     "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
                     # A call per acknowledged record would cost more than sending it.
@@ -77,6 +88,25 @@ class RecordProducer:
         if self._first_error is None:
             return None
         return failure(self._first_error, self._bootstrap)
+
+    def partition_count(self, *, timeout_s: float) -> int:
+        """How many partitions the topic has; 0 if there is no such topic.
+
+        Asking creates it where `auto.create.topics.enable` says so, which is why a topic that
+        is not there is asked for again until `timeout_s` is over.
+        """
+        give_up_at = time.monotonic() + timeout_s
+        while True:
+            with translated(self._bootstrap):
+                topic = self._producer.list_topics(self._topic, timeout=timeout_s)
+            found = topic.topics[self._topic]
+            if found.error is None:
+                return len(found.partitions)
+            if found.error.name() not in _NOT_YET:
+                raise failure(found.error, self._bootstrap)
+            if time.monotonic() >= give_up_at:
+                return 0
+            time.sleep(_TOPIC_POLL_INTERVAL_S)
 
     def send(
         self,

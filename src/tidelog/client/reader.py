@@ -1,8 +1,9 @@
 """Read given offset ranges of a topic, without a consumer group.
 
 Partitions are assigned by hand with absolute offsets, nothing is committed and no position is
-stored, so no group coordinator is needed. librdkafka insists on a `group.id`; the name is never
-registered anywhere.
+stored, so no group coordinator is needed. librdkafka insists on a `group.id` and looks for a
+coordinator where the broker has such an API, but reads without waiting for one, and the name is
+never registered anywhere.
 
     start_offset                          end_offset
         ├──────── records handed out ─────────┤      a range, read once: the partition is done
@@ -21,7 +22,8 @@ from typing import Final, NamedTuple, Self, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
 
-from tidelog.client.errors import ClusterUnreachable, failure, translated
+from tidelog.client.errors import ClusterUnreachable
+from tidelog.client.translation import failure, translated
 
 UNREACHABLE_AFTER_S: Final = 10.0
 _BATCH_RECORDS_MAX: Final = 10_000
@@ -118,8 +120,7 @@ class RangeReader:
         Raises ClusterUnreachable when ranges with an end make no progress because no broker has
         been reachable for UNREACHABLE_AFTER_S. Without an end, waiting is the job.
         """
-        with translated(self._bootstrap):
-            messages = self._consumer.consume(_BATCH_RECORDS_MAX, timeout_s)
+        messages = self._next_messages(timeout_s)
         records = [record for message in messages if (record := self._accept(message)) is not None]
         if records:
             self._unreachable_since = None
@@ -127,15 +128,25 @@ class RangeReader:
             self._require_hope()
         return records
 
+    def _next_messages(self, timeout_s: float) -> list[Message]:
+        with translated(self._bootstrap):
+            first = self._consumer.poll(timeout_s)
+            if first is None:
+                return []
+            # Asked to wait, consume() waits for all of them, however many there are.
+            return [first, *self._consumer.consume(_BATCH_RECORDS_MAX, 0)]
+
     def _accept(self, message: Message) -> FetchedRecord | None:
         error = message.error()
         partition = message.partition()
-        wanted = self._ranges.get(-1 if partition is None else partition)
         if error is not None:
-            self._on_message_error(error, partition, wanted)
+            self._on_message_error(error, partition)
             return None
         offset = message.offset()
-        if wanted is None or partition is None or offset is None:
+        assert partition is not None
+        assert offset is not None
+        wanted = self._ranges.get(partition)
+        if wanted is None:
             return None  # Fetched ahead of what was asked for.
         if wanted.end_offset is not None and offset >= wanted.end_offset - 1:
             self._finish(partition)
@@ -143,12 +154,14 @@ class RangeReader:
                 return None
         return _record(message, partition, offset)
 
-    def _on_message_error(
-        self, error: KafkaError, partition: int | None, wanted: OffsetRange | None
-    ) -> None:
+    def _on_message_error(self, error: KafkaError, partition: int | None) -> None:
+        if partition is None or partition < 0:
+            # About the group, whose coordinator librdkafka looks for although nothing needs it.
+            return
         if error.code() != KafkaError._PARTITION_EOF:
             raise failure(error, self._bootstrap)
-        if partition is not None and wanted is not None and wanted.end_offset is not None:
+        wanted = self._ranges.get(partition)
+        if wanted is not None and wanted.end_offset is not None:
             self._finish(partition)
 
     def _finish(self, partition: int) -> None:

@@ -1,0 +1,54 @@
+"""Options that several commands share, declared once."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from tidelog.client.bootstrap import DEFAULT_BOOTSTRAP
+
+__all__ = [
+    "DEFAULT_BOOTSTRAP",
+    "BootstrapOption",
+    "DataOption",
+    "JsonOption",
+    "Panel",
+    "SetOption",
+]
+
+
+class Panel(StrEnum):
+    """Where a command stands on the help page."""
+
+    LOCAL = "A cluster on this machine"
+    SERVER = "On a server"
+    RECORDS = "Records"
+    CLUSTER = "Any cluster"
+
+
+BootstrapOption: TypeAlias = Annotated[
+    str,
+    typer.Option(metavar="HOST:PORT,...", envvar="TIDELOG_BOOTSTRAP", help="Brokers to ask first."),
+]
+
+DataOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        envvar="TIDELOG_DATA",
+        help="Data folder of the cluster.",
+        show_default="~/.local/share/tidelog",
+    ),
+]
+
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
+SetOption: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A broker setting under Kafka's name; may be repeated.",
+    ),
+]

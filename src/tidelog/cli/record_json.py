@@ -1,0 +1,107 @@
+"""A record as one line of JSON: `consume --json` writes it, `produce --input json` reads it.
+
+    {"partition": 0, "offset": 7, "timestamp": 1741000000000, "key": "k", "value": "v",
+     "headers": [{"name": "trace", "value": "1"}]}
+
+Keys and values are bytes and JSON is text. Bytes that are not UTF-8 are written as base64, and a
+field next to them says so: `"value": "/w==", "value_encoding": "base64"`. A header has `encoding`.
+Reading what was written gives the same bytes.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from tidelog.base.errors import ConfigError
+from tidelog.client.reader import FetchedRecord
+
+_BASE64 = "base64"
+# json.dumps() with an argument builds an encoder for every call.
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+_Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class OutgoingRecord(NamedTuple):
+    """A record to be sent. Without a timestamp it gets the time of sending."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: _Headers
+    timestamp_ms: int | None
+
+
+def record_to_json(record: FetchedRecord) -> str:
+    """The record on one line, without its end."""
+    fields: dict[str, object] = {
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+    }
+    _put(fields, "key", "key_encoding", record.key)
+    _put(fields, "value", "value_encoding", record.value)
+    fields["headers"] = [_header(name, value) for name, value in record.headers]
+    return _encode(fields)
+
+
+def record_from_json(line: bytes, where: str) -> OutgoingRecord:
+    """The record that a line describes; ConfigError saying `where` it does not.
+
+    Partition, offset and what is not known here are passed over: they are for the topic that is
+    written to, to give. Only `value` has to be there.
+    """
+    try:
+        fields = json.loads(line)
+        if not isinstance(fields, dict) or "value" not in fields:
+            raise ValueError("an object with a value was expected")
+        return OutgoingRecord(
+            key=_bytes(fields, "key", "key_encoding"),
+            value=_bytes(fields, "value", "value_encoding"),
+            headers=_parse_headers(fields.get("headers") or []),
+            timestamp_ms=_timestamp(fields.get("timestamp")),
+        )
+    except (ValueError, TypeError, KeyError, binascii.Error) as error:
+        raise ConfigError(f"{where} is not a record in JSON: {error}") from error
+
+
+def _header(name: str, value: bytes | None) -> dict[str, object]:
+    fields: dict[str, object] = {"name": name}
+    _put(fields, "value", "encoding", value)
+    return fields
+
+
+def _put(fields: dict[str, object], name: str, marker: str, data: bytes | None) -> None:
+    try:
+        fields[name] = None if data is None else data.decode()
+    except UnicodeDecodeError:
+        assert data is not None
+        fields[name] = base64.b64encode(data).decode()
+        fields[marker] = _BASE64
+
+
+def _parse_headers(headers: Iterable[Mapping[str, object]]) -> _Headers:
+    return tuple((str(header["name"]), _bytes(header, "value", "encoding")) for header in headers)
+
+
+def _bytes(fields: Mapping[str, object], name: str, marker: str) -> bytes | None:
+    text = fields.get(name)
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise TypeError(f"{name} must be text")
+    match fields.get(marker):
+        case None:
+            return text.encode()
+        case "base64":
+            return base64.b64decode(text, validate=True)
+        case other:
+            raise ValueError(f"{marker} is '{other}' but only {_BASE64} is known")
+
+
+def _timestamp(value: object) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError("timestamp must be milliseconds since 1970")
+    return value
