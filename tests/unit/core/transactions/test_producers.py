@@ -430,6 +430,7 @@ class JudgesLikeAReaderOfTheWholeLog(RuleBasedStateMachine):
     )
     def send(
         self,
+        *,
         producer: int,
         epoch_step: int,
         step: int | None,
@@ -462,22 +463,26 @@ class JudgesLikeAReaderOfTheWholeLog(RuleBasedStateMachine):
             self._send(batch._replace(base_offset=self.log.end_offset))
 
     def _send(self, batch: BatchHeader) -> None:
-        expected = self.log.decide(batch)
+        outcome = self._outcome(batch)
+        assert outcome == self._expected(batch)
+        if outcome is ErrorCode.NONE:
+            self.producers.on_appended(
+                batch, base_offset=Offset(batch.base_offset), timestamp_ms=batch.max_timestamp_ms
+            )
+            self.log.batches.append(batch)
+
+    def _outcome(self, batch: BatchHeader) -> ErrorCode | tuple[int, int]:
         try:
             copy = self.producers.on_batch(batch)
         except RequestRefused as refused:
-            assert refused.code is expected
-            return
-        if copy is not None:
-            assert isinstance(expected, BatchHeader)
-            assert copy.base_offset == expected.base_offset
-            assert copy.last_offset == expected.last_offset
-            return
-        assert expected is ErrorCode.NONE
-        self.producers.on_appended(
-            batch, base_offset=Offset(batch.base_offset), timestamp_ms=batch.max_timestamp_ms
-        )
-        self.log.batches.append(batch)
+            return refused.code
+        return ErrorCode.NONE if copy is None else (copy.base_offset, copy.last_offset)
+
+    def _expected(self, batch: BatchHeader) -> ErrorCode | tuple[int, int]:
+        decision = self.log.decide(batch)
+        if isinstance(decision, ErrorCode):
+            return decision
+        return decision.base_offset, decision.last_offset
 
     @rule(producer=st.sampled_from(PRODUCERS), epoch_step=st.integers(0, 1))
     def end_transaction(self, producer: int, epoch_step: int) -> None:
