@@ -8,8 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from scripts.peers import kafka_libs
 from tests.support.ports import free_port
@@ -52,7 +51,7 @@ class KafkaProcess(ServerProcess):
         self._properties = folder / "server.properties"
         self._jvm_flags = (*jvm_flags, f"-Xms{heap_mib}m", f"-Xmx{heap_mib}m")
         self._settings = {**_combined_node(self.port, self.data_folder), **(settings or {})}
-        self._probe: AdminClient | None = None
+        self._probe: Consumer | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -64,11 +63,11 @@ class KafkaProcess(ServerProcess):
 
     def format(self) -> None:
         """Prepare the data folder as KRaft demands; a folder prepared already is left alone."""
-        if (self.data_folder / "meta.properties").exists():
-            return
         self.folder.mkdir(parents=True, exist_ok=True)
         lines = [f"{name}={value}\n" for name, value in self._settings.items()]
         self._properties.write_text("".join(lines), "utf-8")
+        if (self.data_folder / "meta.properties").exists():
+            return
         arguments = ("format", "-t", CLUSTER_ID, "-c", str(self._properties))
         command = java_command(QUICK_START_FLAGS, "kafka.tools.StorageTool", *arguments)
         subprocess.run(command, check=True, capture_output=True, text=True)
@@ -77,16 +76,28 @@ class KafkaProcess(ServerProcess):
         return java_command(self._jvm_flags, "kafka.Kafka", str(self._properties))
 
     def is_ready(self) -> bool:
-        """The port answers before the node may lead partitions; the broker list is the proof."""
+        """The port answers before the node leads its partitions, so each of them is asked."""
         if self._probe is None:
-            self._probe = _quiet_admin(self.bootstrap)
+            self._probe = _quiet_consumer(self.bootstrap)
         try:
-            ready = bool(self._probe.list_topics(timeout=0.2).brokers)
+            ready = _leads_every_partition(self._probe)
         except KafkaException:
             return False
         if ready:
+            self._probe.close()
             self._probe = None
         return ready
+
+
+def _leads_every_partition(consumer: Consumer) -> bool:
+    cluster = consumer.list_topics(timeout=0.2)
+    partitions = [
+        TopicPartition(name, partition, 0)
+        for name, topic in cluster.topics.items()
+        for partition in topic.partitions
+    ]
+    answers = consumer.offsets_for_times(partitions, timeout=5.0) if partitions else []
+    return bool(cluster.brokers) and all(answer.error is None for answer in answers)
 
 
 def _combined_node(port: int, data_folder: Path) -> dict[str, str]:
@@ -108,10 +119,11 @@ def _combined_node(port: int, data_folder: Path) -> dict[str, str]:
     }
 
 
-def _quiet_admin(bootstrap: str) -> AdminClient:
-    return AdminClient(
+def _quiet_consumer(bootstrap: str) -> Consumer:
+    return Consumer(
         {
             "bootstrap.servers": bootstrap,
+            "group.id": "readiness",
             "reconnect.backoff.ms": 20,
             "reconnect.backoff.max.ms": 50,
             "log_level": 0,
