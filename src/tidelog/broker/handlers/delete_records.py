@@ -7,7 +7,7 @@ With one replica the low watermark is there at once, so the request's time-out i
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from kio.schema.delete_records.v2.request import DeleteRecordsRequest
 from kio.schema.delete_records.v2.response import (
@@ -23,16 +23,35 @@ from tidelog.base.ids import Offset
 from tidelog.broker.dispatch import RequestContext
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
 from tidelog.broker.handlers.metadata import INTERNAL_TOPICS
-from tidelog.broker.partitions import Partitions
+from tidelog.config.topic import TopicConfig
 
 NO_LOW_WATERMARK: Final = Offset(-1)
+
+
+class DeletablePartition(Protocol):
+    """A partition whose oldest records can be deleted."""
+
+    @property
+    def config(self) -> TopicConfig: ...
+
+    async def delete_records(self, before_offset: Offset) -> Offset:
+        """Return the new log start, durably; raises RequestRefused."""
+        ...
+
+
+class LedPartitions(Protocol):
+    """The partitions that this broker leads."""
+
+    def led(self, topic: str, partition: int) -> DeletablePartition:
+        """Raises RequestRefused where there is none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRecordsHandler:
     """Moves log starts forward."""
 
-    partitions: Partitions
+    partitions: LedPartitions
 
     async def handle(
         self, request: DeleteRecordsRequest, context: RequestContext

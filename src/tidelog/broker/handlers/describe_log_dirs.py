@@ -5,10 +5,10 @@ as ever (S9). A topic or partition that is not here is left out, as Kafka does.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, ParamSpec, Protocol, TypeVar
 
 from kio.schema.describe_log_dirs.v5.request import (
     DescribableLogDirTopic,
@@ -25,11 +25,21 @@ from kio.static.primitive import i32, i64
 
 from tidelog.base.errors import ErrorCode, StorageError
 from tidelog.base.ids import TopicPartition
-from tidelog.broker.disk_executor import DiskExecutor
 from tidelog.broker.dispatch import RequestContext
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
 
 UNKNOWN_BYTES: Final = -1
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class DiskLane(Protocol):
+    """Where blocking calls are made."""
+
+    def urgent(
+        self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> "asyncio.Future[T]": ...
 
 
 class SizedLog(Protocol):
@@ -56,7 +66,7 @@ class DescribedLogDir(Protocol):
     def is_online(self) -> bool: ...
 
     @property
-    def executor(self) -> DiskExecutor: ...
+    def executor(self) -> DiskLane: ...
 
     @property
     def runners(self) -> Mapping[TopicPartition, DescribedPartition]: ...

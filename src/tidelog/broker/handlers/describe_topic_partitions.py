@@ -151,7 +151,8 @@ def _partition(
 ) -> DescribeTopicPartitionsResponsePartition:
     has_leader = partition.leader in image.brokers
     return DescribeTopicPartitionsResponsePartition(
-        error_code=message_error(ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE),
+        # Unlike Metadata, this API has no error for a partition without a leader.
+        error_code=message_error(ErrorCode.NONE),
         partition_index=i32(index),
         leader_id=MessageBrokerId(partition.leader if has_leader else NO_BROKER),
         leader_epoch=i32(partition.leader_epoch),
