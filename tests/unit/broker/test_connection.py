@@ -1,0 +1,327 @@
+"""Frames in, answers out: any chunking of the bytes, any order of completion."""
+
+import asyncio
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.base.errors import WireError
+from tidelog.base.ports import BytesLike
+from tidelog.broker.answers import PendingAnswer
+from tidelog.broker.connection import PENDING_ANSWERS_MAX, Answer, Connection
+from tidelog.broker.memory import MemoryBound
+
+SHARED_BYTES = 4_096
+REQUEST_MAX_BYTES = 100_000
+
+
+class FakeTransport(asyncio.Transport):
+    """Takes what is written; `stall` makes it keep everything, as a full socket does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = bytearray()
+        self.unsent = bytearray()
+        self.is_stalled = False
+        self.is_reading = True
+        self.is_closed = False
+        self.protocol: Connection | None = None
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("10.0.0.1", 4_000) if name == "peername" else default
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high == 0
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.unsent)
+
+    def write(self, data: BytesLike) -> None:
+        if not self.is_stalled:
+            self.sent += data
+            return
+        self.unsent += data
+        assert self.protocol is not None
+        self.protocol.pause_writing()
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+    def take_all(self) -> None:
+        """The client reads again."""
+        self.is_stalled = False
+        self.sent += self.unsent
+        self.unsent.clear()
+        assert self.protocol is not None
+        self.protocol.resume_writing()
+
+    def pause_reading(self) -> None:
+        assert self.is_reading
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.is_reading
+        self.is_reading = True
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+
+class FakeLoop:
+    """Keeps what is to be called soon until somebody turns it."""
+
+    def __init__(self) -> None:
+        self.soon: list[Any] = []
+
+    def call_soon(self, callback: Any) -> None:
+        self.soon.append(callback)
+
+    def turn(self) -> None:
+        soon, self.soon = self.soon, []
+        for callback in soon:
+            callback()
+
+
+class Owner:
+    """A server whose requests are echoed; the first byte of a frame says how."""
+
+    def __init__(self, *, read_budget_bytes: int = 2**30) -> None:
+        self.shared_buffer = memoryview(bytearray(SHARED_BYTES))
+        self.request_max_bytes = REQUEST_MAX_BYTES
+        self.read_budget_bytes = read_budget_bytes
+        self.frame_memory = MemoryBound(2**20)
+        self.request_memory = MemoryBound(2**20)
+        self.answer_memory = MemoryBound(2**20)
+        self.fake_loop = FakeLoop()
+        self.loop: Any = self.fake_loop
+        self.frames: list[bytes] = []
+        self.pending: list[PendingAnswer] = []
+        self.is_forgotten = False
+
+    def admit(self, connection: Connection) -> bool:
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        self.is_forgotten = True
+
+    def touched(self, connection: Connection) -> None:
+        pass
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> Answer:
+        content = bytes(frame)
+        self.frames.append(content)
+        match content[:1]:
+            case b"s":
+                return None
+            case b"p" | b"x":
+                answer = PendingAnswer(connection, exclusive=content[:1] == b"x")
+                self.pending.append(answer)
+                return answer
+            case b"l":
+                return [content, b"|"]
+            case b"!":
+                raise WireError("bang")
+            case _:
+                return content
+
+
+class Client:
+    """Feeds bytes to a connection as uvloop would."""
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+        self.transport = FakeTransport()
+        self.connection = Connection(owner, "PLAINTEXT")
+        self.transport.protocol = self.connection
+        self.connection.connection_made(self.transport)
+        self.outbox = bytearray()
+
+    def send(self, data: bytes, *, chunk_bytes: int = 2**20) -> None:
+        self.outbox += data
+        self.deliver(chunk_bytes)
+
+    def deliver(self, chunk_bytes: int = 2**20) -> None:
+        while self.outbox and self.transport.is_reading and not self.transport.is_closed:
+            buffer = self.connection.get_buffer(-1)
+            assert len(buffer) > 0
+            size_bytes = min(len(buffer), chunk_bytes, len(self.outbox))
+            buffer[:size_bytes] = self.outbox[:size_bytes]
+            del self.outbox[:size_bytes]
+            self.connection.buffer_updated(size_bytes)
+
+
+def framed(*bodies: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+
+
+@pytest.fixture
+def owner() -> Owner:
+    return Owner()
+
+
+@pytest.fixture
+def client(owner: Owner) -> Client:
+    return Client(owner)
+
+
+@given(
+    bodies=st.lists(
+        st.binary(min_size=1, max_size=9_000).map(lambda body: b"." + body), max_size=8
+    ),
+    chunk_bytes=st.integers(1, 10_000),
+)
+def test_frames_are_the_same_however_the_bytes_arrive(
+    bodies: list[bytes], chunk_bytes: int
+) -> None:
+    owner = Owner()
+    client = Client(owner)
+    client.send(framed(*bodies), chunk_bytes=chunk_bytes)
+    assert owner.frames == bodies
+    assert bytes(client.transport.sent) == b"".join(bodies)
+    assert owner.frame_memory.held_bytes == 0
+
+
+@given(
+    kinds=st.lists(st.sampled_from("ap"), min_size=1, max_size=20),
+    order=st.randoms(use_true_random=False),
+)
+def test_answers_leave_in_the_order_of_the_requests(kinds: list[str], order: Any) -> None:
+    owner = Owner()
+    client = Client(owner)
+    bodies = [f"{kind}{number};".encode() for number, kind in enumerate(kinds)]
+    client.send(framed(*bodies))
+    answers = list(zip(owner.pending, [b for b in bodies if b[:1] == b"p"], strict=True))
+    order.shuffle(answers)
+    for answer, body in answers:
+        answer.complete([body])
+    assert bytes(client.transport.sent) == b"".join(bodies)
+
+
+def test_a_request_without_an_answer_leaves_no_gap(client: Client) -> None:
+    client.send(framed(b"a", b"s", b"b"))
+    assert bytes(client.transport.sent) == b"ab"
+
+
+def test_nothing_is_handled_behind_an_exclusive_request(owner: Owner, client: Client) -> None:
+    client.send(framed(b"x", b"a", b"b"))
+    assert owner.frames == [b"x"]
+    assert not client.transport.is_reading
+    owner.pending[0].complete([b"X"])
+    assert owner.frames == [b"x", b"a", b"b"]
+    assert bytes(client.transport.sent) == b"Xab"
+    assert client.transport.is_reading
+
+
+def test_a_client_that_does_not_read_is_not_served(owner: Owner, client: Client) -> None:
+    client.transport.is_stalled = True
+    client.send(framed(b"l1", b"l2", b"l3"))
+    assert owner.frames == [b"l1"]
+    assert not client.transport.is_reading
+    assert owner.answer_memory.held_bytes == 3
+    client.transport.take_all()
+    assert owner.frames == [b"l1", b"l2", b"l3"]
+    assert bytes(client.transport.sent) == b"l1|l2|l3|"
+    assert owner.answer_memory.held_bytes == 0
+
+
+def test_pending_answers_are_bounded(owner: Owner, client: Client) -> None:
+    client.send(framed(*[b"p"] * (PENDING_ANSWERS_MAX + 10)))
+    assert len(owner.frames) == PENDING_ANSWERS_MAX
+    assert not client.transport.is_reading
+    for answer in list(owner.pending):
+        answer.complete([b"."])
+    assert len(owner.frames) == PENDING_ANSWERS_MAX + 10
+    assert client.transport.is_reading
+
+
+def test_a_busy_connection_gives_way_after_its_read_budget() -> None:
+    owner = Owner(read_budget_bytes=1_000)
+    client = Client(owner)
+    client.send(framed(*[b"a" * 100] * 100), chunk_bytes=500)
+    handled = len(owner.frames)
+    assert handled < 100
+    assert not client.transport.is_reading
+    owner.fake_loop.turn()
+    assert client.transport.is_reading
+    client.deliver(500)
+    assert len(owner.frames) > handled
+
+
+def test_requests_wait_while_request_memory_is_exhausted(owner: Owner, client: Client) -> None:
+    owner.request_memory.hold(2**20)
+    client.send(framed(b"a"))
+    assert owner.frames == []
+    assert not client.transport.is_reading
+    owner.request_memory.release(1)
+    assert owner.frames == [b"a"]
+    assert client.transport.is_reading
+
+
+@pytest.mark.parametrize("size_bytes", [0, -1, -(2**31), REQUEST_MAX_BYTES + 1, 2**31 - 1])
+@pytest.mark.parametrize("chunk_bytes", [1, 100])
+def test_an_impossible_size_closes_the_connection(
+    client: Client, owner: Owner, size_bytes: int, chunk_bytes: int
+) -> None:
+    client.send(struct.pack(">i", size_bytes) + b"abc", chunk_bytes=chunk_bytes)
+    assert client.transport.is_closed
+    assert owner.frames == []
+    assert owner.frame_memory.held_bytes == 0
+
+
+def test_what_was_answered_before_bad_bytes_is_still_sent(client: Client, owner: Owner) -> None:
+    client.send(framed(b"a", b"!", b"b"))
+    assert bytes(client.transport.sent) == b"a"
+    assert client.transport.is_closed
+    assert owner.frames == [b"a", b"!"]
+
+
+def test_memory_grows_with_what_was_sent_and_not_with_what_was_promised(owner: Owner) -> None:
+    owner.request_max_bytes = 2**30
+    owner.frame_memory = MemoryBound(0)
+    client = Client(owner)
+    client.send(struct.pack(">i", 2**29) + bytes(100_000))
+    assert owner.frame_memory.held_bytes <= 4 * 100_000
+
+
+def test_a_huge_request_is_refused_when_frames_fill_their_memory(owner: Owner) -> None:
+    owner.request_max_bytes = 2**30
+    client = Client(owner)
+    client.send(struct.pack(">i", 2**29) + bytes(8 * 2**20))
+    assert client.transport.is_closed
+    assert owner.frame_memory.held_bytes == 0
+
+
+def test_a_lost_connection_gives_everything_back(owner: Owner, client: Client) -> None:
+    abandoned = []
+    client.send(framed(b"p") + struct.pack(">i", 500) + b"half")
+    owner.pending[0].on_abandoned(lambda: abandoned.append(True))
+    client.connection.connection_lost(None)
+    assert abandoned == [True]
+    assert owner.is_forgotten
+    assert owner.frame_memory.held_bytes == 0
+
+
+def test_a_lost_connection_gives_back_what_it_left_unread(owner: Owner, client: Client) -> None:
+    client.transport.is_stalled = True
+    client.send(framed(b"l1"))
+    client.connection.connection_lost(None)
+    assert owner.answer_memory.held_bytes == 0
+
+
+def test_finishing_lets_due_answers_leave_and_handles_nothing_more(
+    owner: Owner, client: Client
+) -> None:
+    client.send(framed(b"p"))
+    client.connection.finish()
+    client.send(framed(b"a"))
+    assert not client.transport.is_closed
+    owner.pending[0].complete([b"P"])
+    assert bytes(client.transport.sent) == b"P"
+    assert client.transport.is_closed
+    assert owner.frames == [b"p"]
