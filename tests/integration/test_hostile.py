@@ -1,7 +1,7 @@
 """A crowd of hostile clients beside a good one (O5's promise that bad bytes cost one connection).
 
-The good client produces and consumes all the time and must see no error. Afterwards the broker's memory
-is bounded and its log has one line for each connection that broke the protocol.
+The good client produces and consumes all the time and must see no error. Afterwards the broker's
+memory is bounded and its log has one line for each connection that broke the protocol.
 """
 
 import random
@@ -9,7 +9,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -72,60 +72,87 @@ ATTACKS: list[Callable[[random.Random], bytes]] = [
 ]
 
 
-@contextmanager
-def good_client(broker: BrokerProcess, topic: str) -> Iterator[None]:
-    """Produce and consume without pause; every record must come back, in order, without an error."""
-    errors: list[str] = []
-    stop = threading.Event()
-    sent = 0
-    received: list[int] = []
+class GoodClient:
+    """Produces and consumes without pause; every record must come back, in order."""
 
-    def on_delivery(error: KafkaError | None, _message: Message) -> None:
+    def __init__(self, broker: BrokerProcess, topic: str) -> None:
+        self.topic = topic
+        self.errors: list[str] = []
+        self.sent_count = 0
+        self.received: list[int] = []
+        self._stop = threading.Event()
+        settings = {
+            "bootstrap.servers": broker.bootstrap,
+            "log_level": 0,
+            "error_cb": lambda error: self.errors.append(f"client: {error}"),
+        }
+        self._producer = Producer({**settings, "acks": "all", "linger.ms": 0})
+        self._consumer = Consumer({**settings, "group.id": "good", "enable.auto.commit": False})
+        self._consumer.assign([TopicPartition(topic, 0, 0)])
+        self._threads = [
+            threading.Thread(target=self._produce),
+            threading.Thread(target=self._consume),
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+        self.wait_for_more("it works at all")
+
+    def wait_for_more(self, what: str) -> None:
+        before = len(self.received)
+        wait_until(
+            lambda: len(self.received) > before + 10 or bool(self.errors), within_s=30, what=what
+        )
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        self._consumer.close()
+
+    def _produce(self) -> None:
+        while not self._stop.is_set():
+            self._producer.produce(
+                self.topic,
+                str(self.sent_count).encode(),
+                partition=0,
+                on_delivery=self._on_delivery,
+            )
+            self.sent_count += 1
+            if self._producer.flush(TIMEOUT_S):
+                self.errors.append("produce: not acknowledged in time")
+
+    def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
-            errors.append(f"produce: {error}")
+            self.errors.append(f"produce: {error}")
 
-    def on_error(error: KafkaError) -> None:
-        errors.append(f"client: {error}")
-
-    settings = {"bootstrap.servers": broker.bootstrap, "log_level": 0, "error_cb": on_error}
-    producer = Producer({**settings, "acks": "all", "linger.ms": 0})
-    consumer = Consumer({**settings, "group.id": "good", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-
-    def produce() -> None:
-        nonlocal sent
-        while not stop.is_set():
-            producer.produce(topic, str(sent).encode(), partition=0, on_delivery=on_delivery)
-            sent += 1
-            if producer.flush(TIMEOUT_S):
-                errors.append("produce: not acknowledged in time")
-
-    def consume() -> None:
-        while not (stop.is_set() and len(received) >= sent) and not errors:
-            for message in consumer.consume(100, timeout=0.1):
+    def _consume(self) -> None:
+        while not self._is_done():
+            for message in self._consumer.consume(100, timeout=0.1):
                 error = message.error()
                 if error is not None:
-                    errors.append(f"consume: {error}")
+                    self.errors.append(f"consume: {error}")
                 else:
-                    received.append(int(message.value() or b"-1"))
+                    self.received.append(int(message.value() or b"-1"))
 
-    threads = [threading.Thread(target=produce), threading.Thread(target=consume)]
-    for thread in threads:
-        thread.start()
+    def _is_done(self) -> bool:
+        has_all = self._stop.is_set() and len(self.received) >= self.sent_count
+        return has_all or bool(self.errors)
+
+
+@contextmanager
+def good_client(broker: BrokerProcess, topic: str) -> Iterator[None]:
+    """A good client that works before, during and after the block, and sees no error."""
+    client = GoodClient(broker, topic)
     try:
-        wait_until(lambda: len(received) > 10 or bool(errors), within_s=30, what="it works at all")
+        client.start()
         yield
-        before = len(received)
-        wait_until(
-            lambda: len(received) > before + 10 or bool(errors), within_s=30, what="it goes on"
-        )
+        client.wait_for_more("it goes on")
     finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-        consumer.close()
-    assert errors == []
-    assert received == list(range(sent))
+        client.stop()
+    assert client.errors == []
+    assert client.received == list(range(client.sent_count))
 
 
 def attack(broker: BrokerProcess, payload: bytes) -> None:
@@ -213,10 +240,8 @@ def test_requests_that_fill_the_memory_are_refused_and_the_good_client_works_on(
             for _ in range(4):
                 connection = socket.create_connection(("127.0.0.1", broker.port), timeout=TIMEOUT_S)
                 held.append(connection)
-                try:
+                with suppress(ConnectionError):  # Closed, as it should be.
                     connection.sendall(struct.pack(">i", 100_000_000) + bytes(90_000_000))
-                except ConnectionError:
-                    pass  # Closed, as it should be.
             assert resident_bytes(broker) < before_bytes + 3 * MEMORY_BOUND_BYTES
         assert "queued.max.request.bytes" in broker.log_text()
     finally:
