@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from tidelog.base.errors import ConfigError
 from tidelog.cli import serve
 from tidelog.cli.options import Panel, SetOption
 
@@ -19,12 +20,15 @@ def register(app: typer.Typer) -> None:
 
 def run(
     config: Annotated[
-        Path, typer.Option(metavar="FILE", help="Properties file with Kafka's names.")
-    ],
+        Path | None, typer.Option(metavar="FILE", help="Properties file with Kafka's names.")
+    ] = None,
     assignments: SetOption = [],  # noqa: B006 - typer copies it
 ) -> int:
     """Run one broker in the foreground, as a server does.
 
     Prints one line when it is ready. SIGTERM or Ctrl-C stops it cleanly.
     """
+    if config is None and not assignments:
+        # Kafka's defaults alone would put the data into /tmp.
+        raise ConfigError("give it a properties file with --config, or settings with --set")
     return serve.run(serve.BrokerArguments(config, tuple(assignments)))

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.base.errors import ConfigError, TidelogError
+from tidelog.config.broker import BrokerConfig
+from tidelog.config.properties import parse_assignment, read_properties
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerArguments:
-    """What was typed: a properties file, and settings that replace those in it."""
+    """What was typed: a properties file, settings that replace those in it, or both."""
 
-    config_file: Path
+    config_file: Path | None
     assignments: tuple[str, ...]
 
 
@@ -37,24 +39,30 @@ def parse(arguments: Sequence[str]) -> BrokerArguments | None:
                 assignments.append(value)
             case _:
                 return None
-    return None if config_file is None else BrokerArguments(config_file, tuple(assignments))
+    if config_file is None and not assignments:
+        return None
+    return BrokerArguments(config_file, tuple(assignments))
 
 
 def run(arguments: BrokerArguments) -> int:
     """Serve until stopped. Exit 2 for a wrong setting, 1 if the broker cannot run."""
-    # After a relaunch, if there was one: nothing above needs them.
-    from tidelog import node  # noqa: PLC0415
-    from tidelog.config.broker import BrokerConfig  # noqa: PLC0415
-    from tidelog.config.properties import parse_assignment, read_properties  # noqa: PLC0415
-
     try:
-        properties = read_properties(arguments.config_file)
-        properties.update(map(parse_assignment, arguments.assignments))
-        return node.run(BrokerConfig.load(properties))
+        config = _load(arguments)
+        # Late: what is wrong with the settings should be said before all of a broker is loaded.
+        from tidelog import node  # noqa: PLC0415
+
+        return node.run(config)
     except ConfigError as error:
         return _complain(error, exit_code=2)
     except TidelogError as error:
         return _complain(error, exit_code=1)
+
+
+def _load(arguments: BrokerArguments) -> BrokerConfig:
+    file = arguments.config_file
+    properties = {} if file is None else read_properties(file)
+    properties.update(map(parse_assignment, arguments.assignments))
+    return BrokerConfig.load(properties)
 
 
 def _complain(error: TidelogError, *, exit_code: int) -> int:

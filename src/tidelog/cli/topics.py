@@ -62,13 +62,14 @@ def create(
     as_json: JsonOption = False,
 ) -> int:
     """Create a topic. Exit 1 if it exists already."""
+    chosen = dict(map(parse_assignment, configs))
     with Admin(bootstrap) as admin:
         was_created = _create(
             admin,
             topic,
             partitions=partitions,
             replication_factor=replication_factor,
-            configs=dict(map(parse_assignment, configs)),
+            configs=chosen,
             if_not_exists=if_not_exists,
         )
         (created,) = admin.describe_topics([topic])

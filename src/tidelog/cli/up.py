@@ -11,6 +11,8 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -58,17 +60,27 @@ def run(
         raise ConfigError(f"--brokers is {brokers} but only a cluster of one can be started so far")
     settings = _settings(assignments)
     folder = ClusterFolder((data or default_data_folder()).expanduser().absolute())
-    # Whatever asks us to end takes the road of Ctrl-C, so that no broker is left behind.
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, signal.default_int_handler)
     plan = ClusterPlan(broker_count=brokers, host=_HOST, port=port, settings=settings)
     cluster = LocalCluster(folder)
-    started = time.monotonic()
-    failed = _start(cluster, plan)
-    if failed is not None:
-        return failed
-    _announce(cluster, time.monotonic() - started, as_json=as_json, is_detached=detach)
-    return 0 if detach else _watch(cluster)
+    with _every_ending_like_ctrl_c():
+        started = time.monotonic()
+        failed = _start(cluster, plan)
+        if failed is not None:
+            return failed
+        _announce(cluster, time.monotonic() - started, as_json=as_json, is_detached=detach)
+        return 0 if detach else _watch(cluster)
+
+
+@contextmanager
+def _every_ending_like_ctrl_c() -> Iterator[None]:
+    """Whatever asks us to end takes the road of Ctrl-C, so that no broker is left behind."""
+    endings = (signal.SIGTERM, signal.SIGHUP)
+    before = {ending: signal.signal(ending, signal.default_int_handler) for ending in endings}
+    try:
+        yield
+    finally:
+        for ending, handler in before.items():
+            signal.signal(ending, handler)
 
 
 def _settings(assignments: list[str]) -> dict[str, str]:

@@ -1,0 +1,34 @@
+"""A rate is kept on average, however the clock moves."""
+
+import pytest
+
+from tidelog.base.errors import ConfigError
+from tidelog.cli.produce import parse_rate
+from tidelog.cli.sending import Pacer
+
+
+@pytest.mark.parametrize(("text", "rate"), [("1000", 1000), ("1000/s", 1000), ("0.5/s", 0.5)])
+def test_rate_is_records_per_second(text: str, rate: float) -> None:
+    assert parse_rate(text) == rate
+
+
+@pytest.mark.parametrize("text", ["", "0", "0.0/s", "-1", "1/m", "many", "1e3", "/s"])
+def test_what_is_no_rate_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^--rate is"):
+        parse_rate(text)
+
+
+def test_record_waits_for_its_turn() -> None:
+    pacer = Pacer(records_per_s=10)
+    assert pacer.seconds_ahead(100.0) == 0
+    pacer.count_one()
+    assert pacer.seconds_ahead(100.0) == pytest.approx(0.1)
+    assert pacer.seconds_ahead(100.1) == pytest.approx(0)
+
+
+def test_time_lost_is_made_up_for() -> None:
+    pacer = Pacer(records_per_s=10)
+    assert pacer.seconds_ahead(100.0) == 0
+    for _ in range(3):
+        pacer.count_one()
+    assert pacer.seconds_ahead(105.0) < 0

@@ -1,0 +1,18 @@
+"""How a process ended is said in words."""
+
+import pytest
+
+from tidelog.lab.errors import exit_text
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "text"),
+    [
+        (0, "ended with exit code 0"),
+        (3, "ended with exit code 3"),
+        (-9, "was killed by SIGKILL"),
+        (-1000, "was killed by signal 1000"),
+    ],
+)
+def test_end_of_a_process_is_worded(exit_code: int, text: str) -> None:
+    assert exit_text(exit_code) == text
