@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := constraints.txt
 MANIFESTS := pyproject.toml $(CONSTRAINTS)
-SOURCES := src tests benchmarks scripts
+SOURCES := $(wildcard src tests benchmarks scripts)
 
 # The first of these that is new enough; `make PYTHON=/path/to/python` decides otherwise.
 PYTHON_CANDIDATES := python3 python3.13 python3.12 python3.11 python
