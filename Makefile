@@ -23,10 +23,10 @@ INSTALL_BY_PIP = PIP_CONSTRAINT=$(CONSTRAINTS) $(BIN)/python -m pip install \
 	--disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test lint check format bench peers constraints settings clean
+.PHONY: help setup up test lint check format bench peers constraints settings scenarios-update clean
 
 help: ## Show what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.dev ## Install tidelog with everything that tests and lint need
 
@@ -61,6 +61,9 @@ constraints: $(VENV)/.dev ## Resolve constraints.txt anew
 
 settings: $(VENV)/.dev ## Write docs/settings.md anew
 	@$(BIN)/python scripts/settings_page.py
+
+scenarios-update: $(VENV)/.dev ## Write down anew what the transcripts in tests/scenarios lead to
+	@$(BIN)/python -m tests.scenarios.update
 
 clean: ## Remove the virtual environment, caches and what was built
 	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
