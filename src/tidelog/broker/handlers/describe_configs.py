@@ -36,8 +36,8 @@ from tidelog.config.describe import (
     describe_cluster_wide,
     describe_topic,
 )
+from tidelog.core.controller.names import require_legal
 from tidelog.core.controller.requests import ResourceType
-from tidelog.core.controller.topics import require_legal_name
 
 NOT_SERVED: Final = {8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 
@@ -84,7 +84,7 @@ class DescribeConfigsHandler:
                 )
 
     def _describe_topic(self, name: str, names: Collection[str] | None) -> list[DescribedConfig]:
-        require_legal_name(name)
+        require_legal(name)
         image = self.partitions.image
         if name not in image.topics:
             raise RequestRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

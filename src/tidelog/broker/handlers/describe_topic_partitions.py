@@ -34,7 +34,7 @@ from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
 from tidelog.broker.handlers.metadata import ALL_TOPIC_OPERATIONS, INTERNAL_TOPICS
 from tidelog.broker.partitions import Partitions
 from tidelog.core.controller.image import ClusterImage, PartitionImage, TopicImage
-from tidelog.core.controller.topics import require_legal_name
+from tidelog.core.controller.names import require_legal
 from tidelog.wire.metadata import NO_OPERATIONS
 
 Topic = DescribeTopicPartitionsResponseTopic
@@ -116,7 +116,7 @@ def _known(
 def _unknown(name: str) -> Topic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
-        require_legal_name(name)
+        require_legal(name)
     except RequestRefused as refusal:
         code = refusal.code
     return _without_partitions(name, code, ALL_TOPIC_OPERATIONS)

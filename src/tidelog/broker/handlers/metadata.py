@@ -15,7 +15,7 @@ from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.topic_creation import TopicCreation
 from tidelog.core.controller.image import ClusterImage, PartitionImage, TopicImage
-from tidelog.core.controller.topics import require_legal_name
+from tidelog.core.controller.names import require_legal
 from tidelog.wire.api import RequestHeader
 from tidelog.wire.metadata import (
     NO_OPERATIONS,
@@ -180,7 +180,7 @@ def _unknown(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataTopi
 
 def _why_unknown(name: str) -> ErrorCode:
     try:
-        require_legal_name(name)
+        require_legal(name)
     except RequestRefused as refusal:
         return refusal.code
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -82,7 +82,7 @@ def test_a_setting_of_the_topics_own_says_so() -> None:
     assert (config.value, config.config_source) == ("1000", TOPIC_CONFIG)
     assert not config.read_only
     assert not config.is_sensitive
-    assert config.config_type == ConfigType.LONG
+    assert int(config.config_type) == ConfigType.LONG
 
 
 def test_synonyms_tell_all_places_that_set_a_value_in_order() -> None:
@@ -120,11 +120,13 @@ def test_a_topic_that_does_not_exist_fails_alone() -> None:
 
 
 def test_a_broker_shows_its_own_settings() -> None:
-    (result,) = describe((BROKER, "1", ("node.id",)), synonyms=True)
+    (result,) = describe(
+        (BROKER, "1", ("broker.rack",)), static={"broker.rack": "r1"}, synonyms=True
+    )
     config = only(result)
-    assert (config.value, config.config_source, config.read_only) == ("1", STATIC, True)
+    assert (config.value, config.config_source, config.read_only) == ("r1", STATIC, True)
     assert [(one.name, one.value, one.source) for one in config.synonyms] == [
-        ("node.id", "1", STATIC)
+        ("broker.rack", "r1", STATIC)
     ]
 
 
