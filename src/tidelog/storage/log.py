@@ -2,12 +2,14 @@
 
 Calls come from two places. *On the loop* are the cheap ones that must never meet each other:
 `append`, `roll_needed`, `detach`, `advance_log_start`, `reconfigure`. *On a thread* run the ones
-that wait for the disk: `read`, `roll`, `flush`, `expired_segments`, `remove_detached`,
-`truncate_to`, the timestamp lookups, `close`. The owner keeps these apart:
+that wait for the disk: `read`, `roll`, `flush`, `expired_segments`, `remove_detached`, the
+truncations, the timestamp lookups, `close`. The owner keeps these apart:
 
-    roll, truncate, close   alone: no append and no other of the three meanwhile
-    flush                   one at a time; appends, reads and a roll may go on
-    read, read_cached       any number, at any time
+    roll, truncate, close     alone: no append and no other of the three meanwhile; and while
+                              truncating, no read of what is being cut off
+    flush                     one at a time; appends, reads and a roll may go on
+    remove_detached           not during a flush
+    read, read_cached         any number, at any time
 
 Invariants:
 
@@ -17,20 +19,49 @@ Invariants:
         first. So bytes a reader can see never belong to an offset it has not yet compared.
     I4  the log is written before its indexes: a missing entry costs a longer scan, one that
         points past the end would be a lie that survives a restart
-    I5  everything below `recovery_point` is on stable storage
+    I5  everything below `recovery_point` is on stable storage, but for the indexes of the segment
+        that holds the last record below it; recovery looks at that segment again
+
+What a crash finds, in the order in which things are written:
+
+    append     the batch, all of it, part of it, or not at all
+    roll       indexes of the old segment, snapshot, new segment: each may be missing and is made
+               again from the log
+    flush      logs, then indexes and snapshots, then folders, then `recovery_point` moves
+    truncate   snapshots, younger segments (youngest first), indexes, the log: at every step what
+               is left is a log that ends somewhere
+    delete     oldest first: what is left is a log that starts somewhere
 """
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol, TypeVar
 
-from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
-from tidelog.base.ports import BytesLike
+from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
+from tidelog.base.ids import NO_OFFSET, LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.base.ports import BytesLike, Disk
 from tidelog.records.producer import ProducerEntry
-from tidelog.storage.segment import Segment
+from tidelog.storage import layout, timestamps
+from tidelog.storage.checkpoints import write_leader_epochs
+from tidelog.storage.file_cache import FileCache
+from tidelog.storage.index_file import IndexUnusable
+from tidelog.storage.offset_index import RELATIVE_OFFSET_MAX
+from tidelog.storage.producer_snapshot import write_snapshot
+from tidelog.storage.readable_log import RECENT_PLACES, LogRead, ReadableLog, segment_number
+from tidelog.storage.reindex import rebuild_indexes
+from tidelog.storage.retention import RetentionConfig, expired_segments
+from tidelog.storage.segment import WALK, Segment, flush_file
+from tidelog.storage.tail import find_tail
+from tidelog.storage.timestamps import LargestTimestamps, TimestampOffset
+from tidelog.storage.truncation import cut_segment, remove_segments, remove_snapshots_after
+
+__all__ = ["Log", "LogConfig", "LogRead", "TimestampOffset"]
+
+T = TypeVar("T")
 
 
-class LogConfig(Protocol):
+class LogConfig(RetentionConfig, Protocol):
     """The settings of a topic that its files depend on; `config.topic.TopicConfig` has them all."""
 
     @property
@@ -44,65 +75,119 @@ class LogConfig(Protocol):
     @property
     def index_interval_bytes(self) -> int: ...
     @property
-    def retention_bytes(self) -> int: ...
-    @property
-    def retention_ms(self) -> int: ...
-    @property
-    def is_deleted(self) -> bool:
-        """Whether age and size limits remove old segments."""
-        ...
+    def is_compacted(self) -> bool: ...
 
 
-class LogRead(NamedTuple):
-    """Whole batches as stored, and where the next read goes on.
-
-    The first batch may begin before the offset asked for. `data` is empty when nothing may be
-    read yet, or when the first batch exceeds `max_bytes` and was not asked for regardless.
-    """
-
-    data: BytesLike
-    end_offset: Offset
-
-
-class TimestampOffset(NamedTuple):
-    """A record found by time."""
-
-    timestamp_ms: int
-    offset: Offset
-    leader_epoch: LeaderEpoch
-
-
-class Log:
+class Log(ReadableLog):
     """See the module docstring for who may call what when."""
 
-    folder: Path
-    topic_partition: TopicPartition
-    topic_id: TopicId | None
-    config: LogConfig
-    log_start_offset: Offset
-    log_end_offset: Offset
-    recovery_point: Offset
-    segments: tuple[Segment, ...]
+    __slots__ = (
+        "_active",
+        "_complete_end_offset",
+        "_disk",
+        "_flushed_folder_changes",
+        "_folder_changes",
+        "_index_interval_bytes",
+        "_is_closed",
+        "_largest_timestamps",
+        "_roll_after_ms",
+        "_segment_bytes",
+        "_segment_index_bytes",
+        "config",
+        "folder",
+        "recovery_point",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        files: FileCache,
+        folder: Path,
+        topic_partition: TopicPartition,
+        topic_id: TopicId | None,
+        config: LogConfig,
+        segments: tuple[Segment, ...],
+        log_start_offset: Offset,
+        log_end_offset: Offset,
+        recovery_point: Offset,
+        complete_end_offset: Offset,
+        is_folder_flushed: bool,
+    ) -> None:
+        """Only for `opening.open_log`. The last of `segments` is active."""
+        super().__init__(
+            files, segments, log_start_offset=log_start_offset, log_end_offset=log_end_offset
+        )
+        assert recovery_point <= log_end_offset  # I1
+        self._disk = disk
+        self.folder = folder
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.recovery_point = recovery_point
+        self._active = segments[-1]
+        # Where the log ended when every file was complete and durable; else NO_OFFSET.
+        self._complete_end_offset = complete_end_offset
+        # Counted by whoever creates files and compared by `flush`, which may run meanwhile.
+        self._folder_changes = 0 if is_folder_flushed else 1
+        self._flushed_folder_changes = 0
+        self._largest_timestamps: LargestTimestamps | None = None
+        self._is_closed = False
+        self.reconfigure(config)
 
     @property
     def size_bytes(self) -> int:
         """Bytes in all `.log` files. The first call after opening asks the disk for each."""
-        raise NotImplementedError
+        return sum(segment.size_bytes for segment in self.segments)
 
     @property
     def active_base_offset(self) -> Offset:
         """Where the segment that is being written begins."""
-        raise NotImplementedError
+        return self._active.base_offset
 
     def reconfigure(self, config: LogConfig) -> None:
         """Use `config` from the next append or roll on."""
-        raise NotImplementedError
+        self.config = config
+        self._segment_bytes = config.segment_bytes
+        self._segment_index_bytes = config.segment_index_bytes
+        self._index_interval_bytes = config.index_interval_bytes
+        self._roll_after_ms = config.segment_ms - self._jitter_ms()
+
+    def _jitter_ms(self) -> int:
+        """By chance, but the same after a restart: drawn from the segment's name."""
+        jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        if jitter_ms <= 0:
+            return 0
+        return zlib.crc32(str(self._active.log_path).encode()) % jitter_ms
+
+    # -- appending -------------------------------------------------------------------------------
 
     def roll_needed(
         self, *, size_bytes: int, max_timestamp_ms: int, now_ms: int, last_offset: Offset
     ) -> bool:
         """Whether `roll` must come before a batch like this may be appended. Constant time."""
-        raise NotImplementedError
+        segment = self._active
+        indexer = segment.indexer
+        used_bytes = segment.known_size_bytes
+        assert indexer is not None
+        assert used_bytes is not None
+        if used_bytes == 0:
+            return False  # Rolling an empty segment would lead to the same segment.
+        if used_bytes + size_bytes > self._segment_bytes:
+            return True
+        if indexer.first_timestamp_ms >= 0:
+            age_ms = max_timestamp_ms - indexer.first_timestamp_ms
+        else:
+            age_ms = now_ms - segment.created_ms
+        if age_ms > self._roll_after_ms:
+            return True
+        if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+            return True  # An index entry has four bytes for the offset.
+        # Only a batch that gets an index entry can find the index full.
+        return indexer.unindexed_bytes > self._index_interval_bytes and indexer.is_full(
+            self._segment_index_bytes
+        )
 
     def append(
         self, batch: BytesLike, *, base_offset: Offset, last_offset: Offset, max_timestamp_ms: int
@@ -112,7 +197,22 @@ class Log:
         All or nothing: after DiskFull the log is as it was and may be appended to again. Any
         other StorageError means the log dir has to go offline.
         """
-        raise NotImplementedError
+        segment = self._active
+        position = segment.known_size_bytes
+        assert position is not None
+        # Compaction leaves gaps, so offsets may jump forward but never back.
+        assert self.log_end_offset <= base_offset
+        assert base_offset <= last_offset
+        assert last_offset - segment.base_offset <= RELATIVE_OFFSET_MAX
+        size_bytes = segment.append(
+            batch,
+            last_offset=last_offset,
+            max_timestamp_ms=max_timestamp_ms,
+            index_interval_bytes=self._index_interval_bytes,
+        )
+        self._recent[base_offset % RECENT_PLACES] = (base_offset, segment, position)
+        self.log_end_offset = Offset(last_offset + 1)  # I3: before the size.
+        segment.known_size_bytes = size_bytes
 
     def roll(self, *, producers: Sequence[ProducerEntry], now_ms: int) -> None:
         """Close the active segment and start one at `log_end_offset`.
@@ -121,13 +221,27 @@ class Log:
         Nothing is made durable: call `flush` afterwards, without holding up appends. After
         DiskFull nothing has changed and the roll may be tried again.
         """
-        raise NotImplementedError
+        old = self._active
+        assert old.indexer is not None
+        if old.base_offset == self.log_end_offset:
+            return
+        old.indexer.close()
+        self._write_snapshot(producers)
+        new = Segment(self._disk, self.folder, self.log_end_offset)
+        new.create(now_ms)
+        old.deactivate()
+        self._folder_changes += 1
+        self._active = new
+        self.segments = (*self.segments, new)  # I2
+        self._roll_after_ms = self.config.segment_ms - self._jitter_ms()
 
-    def read_cached(
-        self, offset: Offset, *, end_offset: Offset, max_bytes: int, at_least_one: bool
-    ) -> LogRead | None:
-        """Like `read`, but None rather than wait for the disk: then `read` on a thread."""
-        raise NotImplementedError
+    def _write_snapshot(self, producers: Sequence[ProducerEntry]) -> None:
+        write_snapshot(self._disk, self._snapshot_path(self.log_end_offset), producers)
+
+    def _snapshot_path(self, offset: Offset) -> Path:
+        return self.folder / layout.file_name(offset, layout.SNAPSHOT)
+
+    # -- reading ---------------------------------------------------------------------------------
 
     def read(
         self, offset: Offset, *, end_offset: Offset, max_bytes: int, at_least_one: bool
@@ -138,7 +252,69 @@ class Log:
         returned even if it is larger. `end_offset` must not exceed `log_end_offset`. Raises
         RequestRefused(OFFSET_OUT_OF_RANGE) unless log start <= offset <= log end.
         """
-        raise NotImplementedError
+        return self._with_indexes(
+            lambda: self._read(self._blocking, offset, end_offset, max_bytes, at_least_one),
+            offset,
+        )
+
+    def offset_by_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        """The first record from log start on with a timestamp of at least `timestamp_ms`."""
+        return self._with_indexes(
+            lambda: self._offset_by_timestamp(timestamp_ms), self.log_start_offset
+        )
+
+    def _offset_by_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        segments = self.segments
+        from_offset = self.log_start_offset
+        largest = self._largest_timestamps
+        if largest is None or largest.segments != segments[:-1]:
+            largest = LargestTimestamps(segments[:-1], self._blocking)
+            self._largest_timestamps = largest
+        for segment in segments[largest.first_reaching(timestamp_ms) :]:
+            found = timestamps.find_at_or_after(
+                segment, timestamp_ms, from_offset=from_offset, access=self._blocking
+            )
+            if found is not None:
+                return found
+        return None
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """The first record that carries the largest timestamp of the log; None if it is empty."""
+        return self._with_indexes(
+            lambda: timestamps.find_largest(self.segments, self._blocking), self.log_start_offset
+        )
+
+    def _with_indexes(self, work: Callable[[], T], offset: Offset) -> T:
+        """Do `work`, with indexes made again where it finds them wrong."""
+        for _ in range(len(self.segments) + 1):
+            try:
+                return work()
+            except IndexUnusable as unusable:
+                self._repair(unusable.path)
+            except StorageError:
+                # A file may vanish under a reader when its segment expires or its topic goes.
+                if self._is_closed:
+                    raise RequestRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None
+                if offset < self.log_start_offset:
+                    raise RequestRefused(ErrorCode.OFFSET_OUT_OF_RANGE) from None
+                raise
+        raise StorageError(f"{self.folder}: an index is wrong again as soon as it is rebuilt")
+
+    def _repair(self, path: Path) -> None:
+        for segment in self.segments:
+            if path in (segment.path(layout.OFFSET_INDEX), segment.path(layout.TIME_INDEX)):
+                if segment.indexer is not None:
+                    # Its index is being written; do without until the segment is closed.
+                    segment.has_usable_index = False
+                else:
+                    rebuild_indexes(
+                        self._disk,
+                        self.files,
+                        segment,
+                        index_interval_bytes=self._index_interval_bytes,
+                    )
+
+    # -- making durable --------------------------------------------------------------------------
 
     def flush(self, *, up_to: Offset) -> Offset:
         """Make everything below `up_to` durable, oldest first; return the new recovery point.
@@ -146,42 +322,174 @@ class Log:
         A failed flush is never tried again: the kernel may have dropped the pages it could not
         write. The log dir goes offline and recovery decides what is left.
         """
-        raise NotImplementedError
+        assert up_to <= self.log_end_offset
+        segments = self.segments
+        first = len(segments)
+        while first > 0 and not segments[first - 1].is_flushed:
+            first -= 1
+        for number in range(first, len(segments)):
+            if segments[number].base_offset < up_to:
+                self._flush_segment(segments[number])
+        self._flush_folder()
+        if up_to > self.recovery_point:
+            self.recovery_point = up_to
+        return self.recovery_point
 
-    def offset_by_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record from log start on with a timestamp of at least `timestamp_ms`."""
-        raise NotImplementedError
+    def _flush_segment(self, segment: Segment) -> None:
+        segment.flush_log()
+        segments = self.segments
+        if segment is segments[-1]:
+            return  # Active. If it is closed right now, the next flush sees to its indexes (I5).
+        segment.flush_indexes()
+        for following in segments:
+            if following.base_offset > segment.base_offset:
+                self._flush_snapshot(following.base_offset)
+                break
+        segment.is_flushed = True
+        file, segment.file = segment.file, None
+        if file is not None:
+            self.files.adopt(file)
 
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record that carries the largest timestamp of the log; None if it is empty."""
-        raise NotImplementedError
+    def _flush_folder(self) -> None:
+        folder_changes = self._folder_changes
+        if folder_changes == self._flushed_folder_changes:
+            return
+        if self._flushed_folder_changes == 0:
+            # The folder itself may be new, and so may be the topic id in it.
+            self._disk.flush_folder(self.folder.parent)
+            metadata = self.folder / layout.PARTITION_METADATA
+            if self._disk.exists(metadata):
+                flush_file(self._disk, metadata)
+        self._disk.flush_folder(self.folder)
+        self._flushed_folder_changes = folder_changes
+
+    def _flush_snapshot(self, offset: Offset) -> None:
+        path = self._snapshot_path(offset)
+        if self._disk.exists(path):
+            flush_file(self._disk, path)
+
+    def write_leader_epochs(self, epochs: Sequence[tuple[LeaderEpoch, Offset]]) -> None:
+        """Replace `leader-epoch-checkpoint` durably."""
+        write_leader_epochs(self._disk, self.folder / layout.LEADER_EPOCH_CHECKPOINT, epochs)
+
+    def close(self, *, clean: bool, producers: Sequence[ProducerEntry]) -> None:
+        """Release files. `clean`: also flush everything and snapshot `producers`, so that the
+        next opening needs no scan."""
+        if clean and self._complete_end_offset != self.log_end_offset:
+            self._complete(producers)
+        self._is_closed = True
+        for segment in self.segments:
+            segment.file = None  # Closed with its last reader (D2 in `disk.py`).
+
+    def _complete(self, producers: Sequence[ProducerEntry]) -> None:
+        active = self._active
+        assert active.indexer is not None
+        active.indexer.close()
+        self._write_snapshot(producers)
+        self._folder_changes += 1
+        active.flush_indexes()
+        self._flush_snapshot(self.log_end_offset)
+        self.flush(up_to=self.log_end_offset)
+        self._complete_end_offset = self.log_end_offset
+
+    # -- taking off the end ----------------------------------------------------------------------
 
     def truncate_to(self, offset: Offset) -> None:
-        """Drop every batch that holds `offset` or more. Below log start: start afresh at `offset`.
+        """Drop every batch that holds `offset` or more. Below the first segment: start afresh.
 
         Before it, the owner writes a recovery point of at most `offset` to the dir's checkpoint;
-        otherwise what is appended afterwards would pass for flushed after a crash.
+        otherwise what is appended afterwards would pass for flushed after a crash. After it,
+        producer state comes from `replay_producers`.
         """
-        raise NotImplementedError
+        if offset >= self.log_end_offset:
+            return
+        if offset < self.segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        number = segment_number(self.segments, offset)
+        segment = self.segments[number]
+        position = self._with_indexes(lambda: segment.position_of(offset, self._blocking), offset)
+        end_offset = min(offset, self._base_offset_at(segment, position))
+        self._drop_after(number, end_offset)
+        cut_segment(
+            self._disk,
+            self.files,
+            segment,
+            position=position,
+            end_offset=end_offset,
+            access=self._blocking,
+        )
+        tail = find_tail(self._disk, segment, index_interval_bytes=self._index_interval_bytes)
+        segment.activate(tail.file, tail.indexer, created_ms=segment.created_ms)
+        self._restart(self.segments[: number + 1], end_offset)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Drop everything; the log is empty and begins and ends at `offset`."""
-        raise NotImplementedError
+        self._drop_after(-1, NO_OFFSET)
+        segment = Segment(self._disk, self.folder, offset)
+        segment.create(self._active.created_ms)
+        self._folder_changes += 1
+        self.log_start_offset = offset
+        self._restart((segment,), offset)
+        self.recovery_point = offset
+
+    def _base_offset_at(self, segment: Segment, position: int) -> Offset:
+        if position >= segment.size_bytes:
+            return self.log_end_offset
+        header = segment.open(self._blocking).read(position, WALK.size)
+        return Offset(WALK.unpack(header)[0])
+
+    def _drop_after(self, number: int, end_offset: Offset) -> None:
+        """Remove all segments after the one with `number`, and snapshots after `end_offset`."""
+        remove_snapshots_after(self._disk, self.folder, end_offset)
+        remove_segments(self._disk, self.files, reversed(self.segments[number + 1 :]))
+        self._disk.flush_folder(self.folder)
+
+    def _restart(self, segments: tuple[Segment, ...], end_offset: Offset) -> None:
+        self._recent = [None] * RECENT_PLACES
+        self._largest_timestamps = None
+        self._complete_end_offset = NO_OFFSET
+        self._active = segments[-1]
+        self.segments = segments
+        self.log_end_offset = end_offset
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self.recovery_point = min(self.recovery_point, end_offset)
+
+    # -- taking off the start --------------------------------------------------------------------
 
     def advance_log_start(self, offset: Offset) -> None:
         """Hide everything below `offset` (DeleteRecords, retention). Never moves back."""
-        raise NotImplementedError
+        assert offset <= self.log_end_offset  # I1
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
 
     def expired_segments(self, *, high_watermark: Offset, now_ms: int) -> tuple[Segment, ...]:
         """The oldest segments that retention no longer wants; see `retention.py`.
 
         If the last of them is the active segment, `roll` first and then `detach` them.
         """
-        raise NotImplementedError
+        return self._with_indexes(
+            lambda: expired_segments(
+                self.segments,
+                self.config,
+                log_start_offset=self.log_start_offset,
+                log_end_offset=self.log_end_offset,
+                high_watermark=high_watermark,
+                now_ms=now_ms,
+                disk=self._disk,
+                access=self._blocking,
+            ),
+            self.log_start_offset,
+        )
 
     def detach(self, segments: tuple[Segment, ...]) -> None:
         """Take the oldest `segments` out of the log and advance log start past them. No I/O."""
-        raise NotImplementedError
+        count = len(segments)
+        assert count < len(self.segments)
+        assert self.segments[:count] == segments
+        self.advance_log_start(self.segments[count].base_offset)
+        self.segments = self.segments[count:]
+        self._recent = [None] * RECENT_PLACES
 
     def remove_detached(self, segments: tuple[Segment, ...]) -> tuple[Path, ...]:
         """Rename files of detached segments to `.deleted` and return the new names.
@@ -189,13 +497,15 @@ class Log:
         The owner removes them `file.delete.delay.ms` later with `Disk.remove`; opening the log
         removes what a crash left.
         """
-        raise NotImplementedError
-
-    def write_leader_epochs(self, epochs: Sequence[tuple[LeaderEpoch, Offset]]) -> None:
-        """Replace `leader-epoch-checkpoint` durably."""
-        raise NotImplementedError
-
-    def close(self, *, clean: bool, producers: Sequence[ProducerEntry]) -> None:
-        """Release files. `clean`: also flush everything and snapshot `producers`, so that the
-        next opening needs no scan."""
-        raise NotImplementedError
+        renamed = []
+        for segment in segments:
+            for suffix in (*layout.SEGMENT_SUFFIXES, layout.SNAPSHOT):
+                path = segment.path(suffix)
+                self.files.forget(path)
+                if not self._disk.exists(path):
+                    continue
+                deleted = path.with_name(path.name + layout.DELETED)
+                self._disk.rename(path, deleted)
+                renamed.append(deleted)
+            segment.file = None
+        return tuple(renamed)

@@ -1,32 +1,102 @@
-"""One of `log.dirs`: its lock, its identity, its partition folders and its checkpoints (S1, S7)."""
+"""One of `log.dirs`: its lock, its identity, its partition folders and its checkpoints (S1, S7).
 
+    .lock                                 held while a process uses the dir, Kafka's as well
+    meta.properties                       whose dir it is
+    .kafka_cleanshutdown                  the last stop was clean: nothing needs recovery
+    recovery-point-offset-checkpoint      below it, everything is on stable storage
+    log-start-offset-checkpoint           below it, records were deleted
+    replication-offset-checkpoint         below it, records are committed (the high watermark)
+    <topic>-<n>/                          a partition
+    <topic>-<n>.<unique>-delete/          a partition that is being deleted
+
+The clean-shutdown mark is removed, durably, before any partition is opened: whatever happens next, it
+cannot be taken for the mark of a later stop. It is written after everything it vouches for.
+
+A checkpoint that cannot be read is reported and taken for lost, as Kafka does: without recovery points
+every log is scanned from its start, without log start offsets deleted records may come back until
+retention takes them, without high watermarks they start from the log start.
+"""
+
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from uuid import uuid4
 
+from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId, Offset, TopicId, TopicPartition
-from tidelog.base.ports import Disk
+from tidelog.base.ports import Disk, HeldLock
+from tidelog.storage import layout
+from tidelog.storage.checkpoints import (
+    CorruptCheckpoint,
+    encode_uuid,
+    read_offsets,
+    read_topic_id,
+    write_offsets,
+)
+from tidelog.storage.file_cache import FileCache
 from tidelog.storage.log import Log, LogConfig
-from tidelog.storage.opening import OpenedLog, Replay
+from tidelog.storage.meta_properties import (
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
+from tidelog.storage.opening import OpenedLog, Replay, open_log
 
 
 class LogDir:
-    """A log dir this process holds the lock of. Every call may block."""
+    """A log dir this process holds the lock of. Every call may block.
 
-    path: Path
-    directory_id: str
-    was_clean: bool
+    What checkpoints say is remembered for partitions that are opened, or opened again, later.
+    """
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        path: Path,
+        directory_id: str,
+        lock: HeldLock,
+        was_clean: bool,
+        open_files_max: int,
+        warn: Callable[[str], None],
+    ) -> None:
+        """Only for `open_log_dir`."""
+        self.path = path
+        self.directory_id = directory_id
+        self.was_clean = was_clean
+        self._disk = disk
+        self._lock = lock
+        self._warn = warn
+        self._files = FileCache(disk, open_files_max=open_files_max)
+        self._recovery_points = self._read_offsets(layout.RECOVERY_POINT_CHECKPOINT)
+        self._log_start_offsets = self._read_offsets(layout.LOG_START_OFFSET_CHECKPOINT) or {}
+        self._high_watermarks = self._read_offsets(layout.HIGH_WATERMARK_CHECKPOINT) or {}
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, Offset] | None:
+        try:
+            return read_offsets(self._disk, self.path / name)
+        except CorruptCheckpoint as error:
+            self._warn(f"{error}: going on without it")
+            return None
 
     def partitions(self) -> tuple[TopicPartition, ...]:
         """Every partition folder there is, sorted."""
-        raise NotImplementedError
+        found = []
+        for name in self._disk.list_folder(self.path):
+            topic_partition = layout.parse_partition_folder(name)
+            if topic_partition is not None and name != layout.CLUSTER_METADATA:
+                found.append(topic_partition)
+        return tuple(sorted(found))
 
     def high_watermark(self, topic_partition: TopicPartition) -> Offset:
         """As last checkpointed; 0 if never."""
-        raise NotImplementedError
+        return self._high_watermarks.get(topic_partition, Offset(0))
 
     def topic_id(self, topic_partition: TopicPartition) -> TopicId | None:
-        """What `partition.metadata` says."""
-        raise NotImplementedError
+        """What `partition.metadata` says; None if there is none. Nonsense is a StorageError."""
+        return read_topic_id(
+            self._disk, self.path / str(topic_partition) / layout.PARTITION_METADATA
+        )
 
     def open_partition(
         self,
@@ -38,34 +108,73 @@ class LogDir:
         now_ms: int,
     ) -> OpenedLog:
         """Open or create the partition's folder; see `opening.open_log`."""
-        raise NotImplementedError
+        recovery_point = None
+        if self._recovery_points is not None:
+            recovery_point = self._recovery_points.get(topic_partition, Offset(0))
+        return open_log(
+            disk=self._disk,
+            files=self._files,
+            folder=self.path / str(topic_partition),
+            topic_partition=topic_partition,
+            topic_id=topic_id,
+            config=config,
+            clean=self.was_clean,
+            recovery_point=recovery_point,
+            log_start_offset=self._log_start_offsets.get(topic_partition, Offset(0)),
+            replay=replay,
+            warn=self._warn,
+            now_ms=now_ms,
+        )
 
     def write_recovery_points(self, points: Mapping[TopicPartition, Offset]) -> None:
         """Replace `recovery-point-offset-checkpoint`: all partitions of this dir, at once."""
-        raise NotImplementedError
+        write_offsets(self._disk, self.path / layout.RECOVERY_POINT_CHECKPOINT, points)
+        self._recovery_points = dict(points)
 
     def write_log_start_offsets(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Replace `log-start-offset-checkpoint`."""
-        raise NotImplementedError
+        write_offsets(self._disk, self.path / layout.LOG_START_OFFSET_CHECKPOINT, offsets)
+        self._log_start_offsets = dict(offsets)
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Replace `replication-offset-checkpoint`."""
-        raise NotImplementedError
+        write_offsets(self._disk, self.path / layout.HIGH_WATERMARK_CHECKPOINT, offsets)
+        self._high_watermarks = dict(offsets)
 
     def start_delete(self, log: Log) -> Path:
-        """Close `log` and rename its folder to `<topic>-<n>.<uuid>-delete`, durably."""
-        raise NotImplementedError
+        """Close `log` and rename its folder to `<topic>-<n>.<unique>-delete`, durably.
+
+        Reads that are under way end with UNKNOWN_TOPIC_OR_PARTITION if they miss a file.
+        """
+        log.close(clean=False, producers=())
+        return self.start_delete_folder(log.topic_partition)
+
+    def start_delete_folder(self, topic_partition: TopicPartition) -> Path:
+        """The same for a folder that is not open, such as one of a topic that no longer exists."""
+        # A topic that is created again under this name must not inherit what was known about it.
+        for offsets in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
+            if offsets is not None:
+                offsets.pop(topic_partition, None)
+        folder = self.path / str(topic_partition)
+        target = self.path / layout.delete_folder_name(topic_partition, uuid4())
+        self._files.forget_folder(folder)
+        self._disk.rename(folder, target)
+        self._disk.flush_folder(self.path)
+        return target
 
     def finish_delete(self, folder: Path) -> None:
         """Remove what `start_delete` renamed."""
-        raise NotImplementedError
+        self._disk.remove_folder(folder)
 
     def close(self, *, clean: bool) -> None:
         """Release the lock. `clean`: leave the mark that saves the next start its recovery.
 
         Only after every log was closed clean and the checkpoints were written.
         """
-        raise NotImplementedError
+        if clean:
+            mark = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":"))
+            self._disk.replace_file(self.path / layout.CLEAN_SHUTDOWN, mark.encode())
+        self._lock.release()
 
 
 def open_log_dir(
@@ -82,4 +191,62 @@ def open_log_dir(
     Raises StorageError if another process has the dir, ConfigError if it belongs to another
     broker or cluster.
     """
-    raise NotImplementedError
+    disk.make_folder(path)
+    lock = disk.lock(path / layout.LOCK)
+    try:
+        directory_id = _identify(disk, path, broker_id, cluster_id)
+        was_clean = disk.exists(path / layout.CLEAN_SHUTDOWN)
+        if was_clean:
+            disk.remove(path / layout.CLEAN_SHUTDOWN)
+            disk.flush_folder(path)
+        _sweep(disk, path, warn)
+        return LogDir(
+            disk=disk,
+            path=path,
+            directory_id=directory_id,
+            lock=lock,
+            was_clean=was_clean,
+            open_files_max=open_files_max,
+            warn=warn,
+        )
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _identify(disk: Disk, path: Path, broker_id: BrokerId, cluster_id: str) -> str:
+    """The id of the dir; it is given one, and the file is written, where there is none yet."""
+    file = path / layout.META_PROPERTIES
+    found = read_meta_properties(disk, file)
+    if found is not None and found.broker_id != broker_id:
+        raise ConfigError(f"{file} belongs to broker {found.broker_id}, node.id is {broker_id}")
+    if found is not None and found.cluster_id != cluster_id:
+        raise ConfigError(
+            f"{file} belongs to cluster {found.cluster_id}, this broker is in {cluster_id}"
+        )
+    if found is not None and found.directory_id is not None:
+        return found.directory_id
+    directory_id = encode_uuid(uuid4())
+    write_meta_properties(disk, file, MetaProperties(broker_id, cluster_id, directory_id))
+    return directory_id
+
+
+def _sweep(disk: Disk, path: Path, warn: Callable[[str], None]) -> None:
+    """Remove folders whose deletion was under way; say what does not belong here."""
+    for name in disk.list_folder(path):
+        if layout.is_delete_folder(name):
+            disk.remove_folder(path / name)
+        elif name.endswith(layout.TEMPORARY):
+            disk.remove(path / name)
+        elif "-" in name and layout.parse_partition_folder(name) is None and name not in _KNOWN:
+            warn(f"{path / name} is not the folder of a partition: left alone")
+
+
+_KNOWN = frozenset(
+    (
+        layout.RECOVERY_POINT_CHECKPOINT,
+        layout.LOG_START_OFFSET_CHECKPOINT,
+        layout.HIGH_WATERMARK_CHECKPOINT,
+        "cleaner-offset-checkpoint",
+    )
+)

@@ -1,0 +1,112 @@
+"""Names of files and folders, both directions (S1, S2).
+
+    <log dir>/<topic>-<n>/00000000000000000042.log          batches from offset 42 on
+                          00000000000000000042.index        offset to position
+                          00000000000000000042.timeindex    time to offset
+                          00000000000000000042.txnindex     aborted transactions, if there are any
+                          00000000000000000042.snapshot     producers as of offset 42
+                          leader-epoch-checkpoint  partition.metadata
+
+A folder that is being deleted is `<topic>-<n>.<32 hexadecimal digits>-delete`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from tidelog.base.ids import Offset, TopicPartition
+
+LOG = ".log"
+OFFSET_INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TRANSACTION_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+SWAP = ".swap"
+TEMPORARY = ".tmp"
+
+SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+META_PROPERTIES = "meta.properties"
+LOCK = ".lock"
+
+# A KRaft controller's own log, which lies among the topics where Kafka wrote the dir.
+CLUSTER_METADATA = "__cluster_metadata-0"
+
+_OFFSET_DIGITS = 20
+_DELETE = "-delete"
+_NAME_BYTES_MAX = 255
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    return f"{base_offset:0{_OFFSET_DIGITS}d}{suffix}"
+
+
+@dataclass(slots=True)
+class FolderContents:
+    """What lies in a partition's folder, sorted by kind."""
+
+    bases: dict[str, list[Offset]] = field(default_factory=dict)
+    leftovers: list[str] = field(default_factory=list)
+    swapped: list[str] = field(default_factory=list)
+    others: set[str] = field(default_factory=set)
+
+    def offsets(self, suffix: str) -> list[Offset]:
+        """Base offsets of the files with `suffix`, ascending."""
+        return self.bases.get(suffix, [])
+
+
+def sort_folder(names: Iterable[str]) -> FolderContents:
+    """Tell segment files from what an interrupted deletion or replacement left behind.
+
+    `names` must be sorted: offsets come out in the same order.
+    """
+    contents = FolderContents()
+    bases = contents.bases
+    for name in names:
+        stem, dot, rest = name.partition(".")
+        suffix = dot + rest
+        if len(stem) == _OFFSET_DIGITS and stem.isascii() and stem.isdigit():
+            if suffix in _OFFSET_NAMED:
+                bases.setdefault(suffix, []).append(Offset(int(stem)))
+                continue
+            if suffix.endswith(SWAP):
+                contents.swapped.append(name)
+                continue
+        if suffix.endswith((DELETED, CLEANED, TEMPORARY)):
+            contents.leftovers.append(name)
+        else:
+            contents.others.add(name)
+    return contents
+
+
+_OFFSET_NAMED = frozenset((*SEGMENT_SUFFIXES, SNAPSHOT))
+
+
+def parse_partition_folder(name: str) -> TopicPartition | None:
+    """The partition whose folder is called `name`; None if it is not such a name."""
+    topic, dash, partition = name.rpartition("-")
+    if not dash or not topic or not partition.isascii() or not partition.isdigit():
+        return None
+    number = int(partition)
+    return TopicPartition(topic, number) if str(number) == partition else None
+
+
+def delete_folder_name(topic_partition: TopicPartition, unique: UUID) -> str:
+    """Where the folder goes once its deletion is decided.
+
+    Longer than a file name may be, the topic's name is cut: nobody parses it any more.
+    """
+    suffix = f"-{topic_partition.partition}.{unique.hex}{_DELETE}"
+    return topic_partition.topic[: _NAME_BYTES_MAX - len(suffix)] + suffix
+
+
+def is_delete_folder(name: str) -> bool:
+    return name.endswith(_DELETE) and "." in name

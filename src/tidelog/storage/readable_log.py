@@ -1,0 +1,209 @@
+"""Reading a log by offset, at a cost that does not grow with it (S4).
+
+A read is a binary search over segments, one over the sparse index, and a short walk over headers.
+Most reads need none of that: whoever reads on continues where an earlier read or append ended, and
+the last few such places are remembered (`_recent`). A place says where the first batch starts whose
+last offset is at least its key, so it holds for every reader, and a stale one is never wrong: bytes
+of a log do not move. Only a truncation makes them invalid and drops them all.
+
+Threads: see `log.py`. Remembering a place is one assignment to a list element.
+"""
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
+from tidelog.base.ids import Offset
+from tidelog.base.ports import BytesLike, LogFile
+from tidelog.records.batch import BATCH_LENGTH_MIN, LOG_OVERHEAD_BYTES, MAGIC
+from tidelog.storage import layout
+from tidelog.storage.file_cache import (
+    Access,
+    BlockingAccess,
+    CachedAccess,
+    FileCache,
+    WouldBlock,
+)
+from tidelog.storage.index_file import IndexUnusable
+from tidelog.storage.segment import WALK, Segment, not_a_batch
+
+# A prime, so that batches of any usual number of records spread over all places.
+RECENT_PLACES = 31
+# Stepping over more batches than this costs more than a search in the index.
+_STEPS_MAX = 64
+
+
+class LogRead(NamedTuple):
+    """Whole batches as stored, and where the next read goes on.
+
+    The first batch may begin before the offset asked for. `data` is empty when nothing may be
+    read yet, or when the first batch exceeds `max_bytes` and was not asked for regardless.
+    """
+
+    data: BytesLike
+    end_offset: Offset
+
+
+Place = tuple[int, Segment, int]
+
+
+class ReadableLog:
+    """The segments of a log and the offsets between which it may be read."""
+
+    __slots__ = (
+        "_blocking",
+        "_cached",
+        "_recent",
+        "files",
+        "log_end_offset",
+        "log_start_offset",
+        "segments",
+    )
+
+    def __init__(
+        self,
+        files: FileCache,
+        segments: tuple[Segment, ...],
+        *,
+        log_start_offset: Offset,
+        log_end_offset: Offset,
+    ) -> None:
+        assert segments
+        assert log_start_offset <= log_end_offset
+        self.files = files
+        self._blocking = BlockingAccess(files)
+        self._cached = CachedAccess(files)
+        self._recent: list[Place | None] = [None] * RECENT_PLACES
+        self.segments = segments
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+
+    def read_cached(
+        self, offset: Offset, *, end_offset: Offset, max_bytes: int, at_least_one: bool
+    ) -> LogRead | None:
+        """Like `read`, but None rather than wait for the disk: then `read` on a thread."""
+        try:
+            return self._read(self._cached, offset, end_offset, max_bytes, at_least_one)
+        except (WouldBlock, IndexUnusable):
+            return None
+
+    def _read(
+        self, access: Access, offset: Offset, end_offset: Offset, max_bytes: int, at_least_one: bool
+    ) -> LogRead:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise RequestRefused(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if offset >= end_offset:
+            return LogRead(b"", offset)
+        segments = self.segments
+        place = self._recent[offset % RECENT_PLACES]
+        if place is not None and place[0] == offset:
+            segment, position = place[1], place[2]
+        else:
+            segment = segments[segment_number(segments, offset)]
+            position = segment.position_of(offset, access)
+        while True:
+            file = segment.file or segment.open(access)
+            limit = segment.known_size_bytes  # I3: before `log_end_offset`.
+            assert limit is not None
+            if segment is segments[-1]:
+                limit_offset = self.log_end_offset
+            else:
+                limit_offset = segments[
+                    segment_number(segments, segment.base_offset) + 1
+                ].base_offset
+            if end_offset < limit_offset:
+                limit_offset = end_offset
+                limit = self._place_of(end_offset, segment, access)
+            if position < limit:
+                break
+            if limit_offset >= end_offset:
+                return LogRead(b"", end_offset)
+            # The end of a closed segment, or records that compaction removed from it.
+            segment = segments[segment_number(segments, segment.base_offset) + 1]
+            position = 0
+
+        if limit - position > max_bytes:
+            return self._read_some(
+                access, segment, file, position, limit, offset, max_bytes, at_least_one
+            )
+        data = access.read(file, position, limit - position)
+        if len(data) != limit - position:
+            raise StorageError(f"{file.path} is shorter than the {limit} bytes written to it")
+        self._recent[limit_offset % RECENT_PLACES] = (limit_offset, segment, limit)
+        return LogRead(data, limit_offset)
+
+    def _place_of(self, offset: Offset, segment: Segment, access: Access) -> int:
+        place = self._recent[offset % RECENT_PLACES]
+        if place is not None and place[0] == offset and place[1] is segment:
+            return place[2]
+        position = segment.position_of(offset, access)
+        self._recent[offset % RECENT_PLACES] = (offset, segment, position)
+        return position
+
+    def _read_some(
+        self,
+        access: Access,
+        segment: Segment,
+        file: LogFile,
+        position: int,
+        limit: int,
+        offset: Offset,
+        max_bytes: int,
+        at_least_one: bool,
+    ) -> LogRead:
+        """As many whole batches as `max_bytes` allow; more batches follow."""
+        data = access.read(file, position, max(max_bytes, WALK.size))
+        if len(data) < WALK.size:
+            raise not_a_batch(file.path, position)
+        _, length, magic, _ = WALK.unpack_from(data, 0)
+        size_bytes = length + LOG_OVERHEAD_BYTES
+        if magic != MAGIC or length < BATCH_LENGTH_MIN or size_bytes > limit - position:
+            raise not_a_batch(file.path, position)
+        if size_bytes > max_bytes:
+            if not at_least_one:
+                return LogRead(b"", offset)
+            data = access.read(file, position, size_bytes)
+        end, end_offset = self._whole_batches(data, segment, position, access)
+        self._recent[end_offset % RECENT_PLACES] = (end_offset, segment, position + end)
+        return LogRead(data if end == len(data) else memoryview(data)[:end], end_offset)
+
+    def _whole_batches(
+        self, data: BytesLike, segment: Segment, position: int, access: Access
+    ) -> tuple[int, Offset]:
+        """Where the last whole batch of `data`, read from `position`, ends, and what follows it.
+
+        At least the first batch is whole.
+        """
+        at = 0
+        steps = 0
+        end_offset = 0
+        while len(data) - at >= WALK.size:
+            base_offset, length, magic, last_offset_delta = WALK.unpack_from(data, at)
+            if magic != MAGIC or length < BATCH_LENGTH_MIN or base_offset < end_offset:
+                if steps == _STEPS_MAX:
+                    raise IndexUnusable(segment.path(layout.OFFSET_INDEX))
+                raise not_a_batch(segment.log_path, position + at)
+            following = at + length + LOG_OVERHEAD_BYTES
+            if following > len(data):
+                # Not the end of the batch before it: after a jump that one was not looked at.
+                end_offset = base_offset
+                break
+            at = following
+            end_offset = base_offset + last_offset_delta + 1
+            steps += 1
+            if steps == _STEPS_MAX:
+                near_end = position + len(data) - WALK.size
+                start = segment.offset_index(access).position_at_or_below(near_end, access)
+                at = max(at, start - position)
+        return at, Offset(end_offset)
+
+
+def segment_number(segments: tuple[Segment, ...], offset: int) -> int:
+    """Which of `segments` holds `offset`: the last that does not begin after it."""
+    number = bisect_right(segments, offset, key=_base_offset) - 1
+    assert number >= 0
+    return number
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset

@@ -1,0 +1,94 @@
+"""Step through the batches of a `.log` file.
+
+`intact_batches` believes nothing: it checks every checksum and stops at the first batch that is cut
+off, damaged or out of order. `batch_headers` is for bytes that are vouched for and reads headers
+only.
+"""
+
+from collections.abc import Iterator
+
+from crc32c import crc32c
+
+from tidelog.base.ports import LogFile
+from tidelog.records.batch import (
+    CHECKSUMMED_POSITION,
+    HEADER,
+    HEADER_SIZE_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    BatchHeader,
+)
+from tidelog.storage.segment import not_a_batch
+
+_SCAN_BYTES = 1024 * 1024
+_HEADERS_READ_BYTES = 8192
+
+
+def intact_batches(
+    file: LogFile, *, position: int, next_offset: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of every batch from `position` on, up to the first that is not whole.
+
+    Offsets may skip (compaction leaves gaps) but never go back behind `next_offset`.
+    """
+    end = file.size_bytes
+    read_bytes = _SCAN_BYTES
+    while end - position >= HEADER_SIZE_BYTES:
+        wanted_bytes = min(read_bytes, end - position)
+        chunk = file.read(position, wanted_bytes)
+        if len(chunk) < wanted_bytes:
+            return  # Somebody cut the file since it was opened.
+        read_bytes = _SCAN_BYTES
+        at = 0
+        with memoryview(chunk) as view:
+            while len(chunk) - at >= HEADER_SIZE_BYTES:
+                fields = HEADER.unpack_from(chunk, at)
+                header: BatchHeader = tuple.__new__(BatchHeader, fields)
+                size_bytes = header.batch_length + LOG_OVERHEAD_BYTES
+                if not _is_plausible(header, size_bytes, next_offset):
+                    return
+                if len(chunk) - at < size_bytes:
+                    if end - position - at < size_bytes:
+                        return
+                    read_bytes = max(size_bytes, _SCAN_BYTES)
+                    break
+                if header.crc != crc32c(view[at + CHECKSUMMED_POSITION : at + size_bytes]):
+                    return
+                yield position + at, header
+                next_offset = header.base_offset + header.last_offset_delta + 1
+                at += size_bytes
+        position += at
+
+
+def _is_plausible(header: BatchHeader, size_bytes: int, next_offset: int) -> bool:
+    return (
+        header.magic == MAGIC
+        and size_bytes >= HEADER_SIZE_BYTES
+        and header.base_offset >= next_offset
+        and header.last_offset_delta >= 0
+    )
+
+
+def batch_headers(
+    file: LogFile, *, position: int, end_position: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of every batch in `[position, end_position)`, which must be batches.
+
+    Anything else is a StorageError that names the file.
+    """
+    while position < end_position:
+        chunk = file.read(position, min(_HEADERS_READ_BYTES, end_position - position))
+        at = 0
+        while len(chunk) - at >= HEADER_SIZE_BYTES:
+            header: BatchHeader = tuple.__new__(BatchHeader, HEADER.unpack_from(chunk, at))
+            size_bytes = header.batch_length + LOG_OVERHEAD_BYTES
+            if (
+                not _is_plausible(header, size_bytes, 0)
+                or position + at + size_bytes > end_position
+            ):
+                raise not_a_batch(file.path, position + at)
+            yield position + at, header
+            at += size_bytes
+        if at == 0:
+            raise not_a_batch(file.path, position)
+        position += at

@@ -1,0 +1,73 @@
+"""`.txnindex`: transactions that were aborted, by the segment that holds their abort marker (D3).
+
+Entries of 34 bytes, big endian: version (int16, always 0), producer id, first offset, last offset and
+the last stable offset at the time of the abort. A segment without aborted transactions has no file.
+Readers at isolation level read_committed are told about them and skip their records themselves.
+"""
+
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+from tidelog.base.errors import StorageError
+from tidelog.base.ids import Offset, ProducerId
+from tidelog.base.ports import Disk
+
+_VERSION = 0
+_ENTRY = struct.Struct(">hqqqq")
+
+
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction; `last_offset` is that of its abort marker."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+    last_offset: Offset
+    last_stable_offset: Offset
+
+
+def append_aborted(disk: Disk, path: Path, aborted: AbortedTransaction) -> None:
+    """Write one entry; durable with the next flush of the segment."""
+    file = disk.open(path)
+    try:
+        file.append(_ENTRY.pack(_VERSION, *aborted))
+    finally:
+        file.close()
+
+
+def read_aborted(disk: Disk, path: Path) -> list[AbortedTransaction]:
+    """Every entry, oldest first."""
+    return _decode(path, disk.read_file(path))
+
+
+def _decode(path: Path, data: bytes) -> list[AbortedTransaction]:
+    if len(data) % _ENTRY.size:
+        raise StorageError(f"{path} ends within an entry")
+    aborted = []
+    for version, producer_id, first_offset, last_offset, stable_offset in _ENTRY.iter_unpack(data):
+        if version != _VERSION:
+            raise StorageError(f"{path} has an entry of version {version}, expected {_VERSION}")
+        aborted.append(
+            AbortedTransaction(
+                ProducerId(producer_id),
+                Offset(first_offset),
+                Offset(last_offset),
+                Offset(stable_offset),
+            )
+        )
+    return aborted
+
+
+def cut_aborted(disk: Disk, path: Path, *, end_offset: Offset) -> None:
+    """Drop entries whose marker lies at or beyond `end_offset`, and half an entry at the end."""
+    file = disk.open(path)
+    try:
+        size_bytes = file.size_bytes
+        whole_bytes = size_bytes - size_bytes % _ENTRY.size
+        entries = _decode(path, file.read(0, whole_bytes))
+        kept_bytes = _ENTRY.size * sum(entry.last_offset < end_offset for entry in entries)
+        if kept_bytes < size_bytes:
+            file.truncate(kept_bytes)
+            file.flush()
+    finally:
+        file.close()
