@@ -518,6 +518,8 @@ class JudgesLikeAReaderOfTheWholeLog(RuleBasedStateMachine):
         end_offset = data.draw(st.sampled_from(boundaries))
         cut = [batch for batch in self.log.batches if batch.base_offset >= end_offset]
         self.log.batches = [b for b in self.log.batches if b.base_offset < end_offset]
+        for producer, since in self.log.forgotten_before.items():
+            self.log.forgotten_before[producer] = min(since, end_offset)
         untouched = self.producers.on_truncated(Offset(end_offset))
         assert untouched or cut
         if not untouched:
