@@ -10,8 +10,9 @@
     partition.metadata                   version: 0
                                          topic_id: lGWZqPDYRPujfMADa8phSw
 
-Reading is strict: a file that says anything else is `CorruptCheckpoint`, which names it, and whoever
-reads decides what it can do without. An empty file is what Kafka creates before it first writes one.
+Reading is strict: a file that says anything else is `CorruptCheckpoint`, which names it, and
+whoever reads decides what it can do without. An empty file is what Kafka creates before it first
+writes one.
 """
 
 import base64

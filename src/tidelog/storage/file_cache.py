@@ -4,8 +4,8 @@ A log may have a thousand segments and a broker thousands of logs, so descriptor
 file that was not used for longest is let go. It is not closed: a reader on another thread may just
 be using it, and the file closes itself when the last of them is done (`LogFile`, D2). For the same
 reason there is no lock; every step is one dictionary operation on string keys, which the
-interpreter does not interrupt. Two threads that miss at once open the file twice and one of the two
-is let go.
+interpreter does not interrupt. Two threads that miss at once open the file twice and one of the
+two is let go.
 
 Files in here are read, or flushed, never appended to.
 
@@ -14,6 +14,7 @@ nothing may wait for the disk, so what would have to is given up with `WouldBloc
 """
 
 from collections import OrderedDict
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -43,10 +44,9 @@ class FileCache:
         key = str(path)
         file = self._files.get(key)
         if file is not None:
-            try:
+            # Another thread may let it go meanwhile; what we hold is still open.
+            with suppress(KeyError):
                 self._files.move_to_end(key)
-            except KeyError:
-                pass  # Another thread let it go meanwhile; what we hold is still open.
         return file
 
     def open(self, path: Path) -> LogFile:

@@ -53,14 +53,14 @@ def file_name(base_offset: int, suffix: str) -> str:
 class FolderContents:
     """What lies in a partition's folder, sorted by kind."""
 
-    bases: dict[str, list[Offset]] = field(default_factory=dict)
+    bases: dict[str, list[Offset]]
     leftovers: list[str] = field(default_factory=list)
     swapped: list[str] = field(default_factory=list)
     others: set[str] = field(default_factory=set)
 
     def offsets(self, suffix: str) -> list[Offset]:
         """Base offsets of the files with `suffix`, ascending."""
-        return self.bases.get(suffix, [])
+        return self.bases[suffix]
 
 
 def sort_folder(names: Iterable[str]) -> FolderContents:
@@ -68,19 +68,16 @@ def sort_folder(names: Iterable[str]) -> FolderContents:
 
     `names` must be sorted: offsets come out in the same order.
     """
-    contents = FolderContents()
-    bases = contents.bases
+    bases: dict[str, list[Offset]] = {suffix: [] for suffix in _OFFSET_NAMED}
+    contents = FolderContents(bases)
     for name in names:
-        stem, dot, rest = name.partition(".")
-        suffix = dot + rest
-        if len(stem) == _OFFSET_DIGITS and stem.isascii() and stem.isdigit():
-            if suffix in _OFFSET_NAMED:
-                bases.setdefault(suffix, []).append(Offset(int(stem)))
-                continue
-            if suffix.endswith(SWAP):
-                contents.swapped.append(name)
-                continue
-        if suffix.endswith((DELETED, CLEANED, TEMPORARY)):
+        stem, suffix = name[:_OFFSET_DIGITS], name[_OFFSET_DIGITS:]
+        of_suffix = bases.get(suffix)
+        if of_suffix is not None and stem.isdigit() and stem.isascii():
+            of_suffix.append(Offset(int(stem)))
+        elif suffix.endswith(SWAP):
+            contents.swapped.append(name)
+        elif name.endswith((DELETED, CLEANED, TEMPORARY)):
             contents.leftovers.append(name)
         else:
             contents.others.add(name)

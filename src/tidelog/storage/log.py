@@ -331,8 +331,7 @@ class Log(ReadableLog):
             if segments[number].base_offset < up_to:
                 self._flush_segment(segments[number])
         self._flush_folder()
-        if up_to > self.recovery_point:
-            self.recovery_point = up_to
+        self.recovery_point = max(self.recovery_point, up_to)
         return self.recovery_point
 
     def _flush_segment(self, segment: Segment) -> None:
@@ -460,8 +459,7 @@ class Log(ReadableLog):
     def advance_log_start(self, offset: Offset) -> None:
         """Hide everything below `offset` (DeleteRecords, retention). Never moves back."""
         assert offset <= self.log_end_offset  # I1
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
+        self.log_start_offset = max(self.log_start_offset, offset)
 
     def expired_segments(self, *, high_watermark: Offset, now_ms: int) -> tuple[Segment, ...]:
         """The oldest segments that retention no longer wants; see `retention.py`.

@@ -9,12 +9,12 @@
     <topic>-<n>/                          a partition
     <topic>-<n>.<unique>-delete/          a partition that is being deleted
 
-The clean-shutdown mark is removed, durably, before any partition is opened: whatever happens next, it
-cannot be taken for the mark of a later stop. It is written after everything it vouches for.
+The clean-shutdown mark is removed, durably, before any partition is opened: whatever happens next,
+it cannot be taken for the mark of a later stop. It is written after everything it vouches for.
 
-A checkpoint that cannot be read is reported and taken for lost, as Kafka does: without recovery points
-every log is scanned from its start, without log start offsets deleted records may come back until
-retention takes them, without high watermarks they start from the log start.
+A checkpoint that cannot be read is reported and taken for lost, as Kafka does: without recovery
+points every log is scanned from its start, without log start offsets deleted records may come back
+until retention takes them, without high watermarks they start from the log start.
 """
 
 import json
@@ -186,10 +186,10 @@ def open_log_dir(
     open_files_max: int,
     warn: Callable[[str], None],
 ) -> LogDir:
-    """Take the lock, check `meta.properties` (written if absent), sweep leftovers, read checkpoints.
+    """Take the lock, check `meta.properties`, sweep leftovers, read checkpoints.
 
-    Raises StorageError if another process has the dir, ConfigError if it belongs to another
-    broker or cluster.
+    `meta.properties` is written where it is absent. Raises StorageError if another process has
+    the dir, ConfigError if it belongs to another broker or cluster.
     """
     disk.make_folder(path)
     lock = disk.lock(path / layout.LOCK)

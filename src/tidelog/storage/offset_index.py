@@ -1,8 +1,8 @@
 """`.index`: from a relative offset to a position in the `.log` file.
 
-Entries of eight bytes, big endian: last offset of a batch minus the segment's base offset, and where
-that batch starts. There is one about every `index.interval.bytes`, so a lookup ends with a short
-walk over batch headers.
+Entries of eight bytes, big endian: last offset of a batch minus the segment's base offset, and
+where that batch starts. There is one about every `index.interval.bytes`, so a lookup ends with a
+short walk over batch headers.
 """
 
 import struct

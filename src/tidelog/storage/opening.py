@@ -6,8 +6,8 @@
     3  leader epochs: the checkpoint, and what recovery saw behind it
     4  producers: the newest snapshot that is not beyond the end, and the batches after it
 
-A clean stop is believed only as far as the files bear it out. If the last segment does not end with a
-whole batch, or its index does not fit, the log is recovered as if it had crashed.
+A clean stop is believed only as far as the files bear it out. If the last segment does not end
+with a whole batch, or its index does not fit, the log is recovered as if it had crashed.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,9 +63,11 @@ class OpenedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """Who rebuilds the producer state (D2): first `restore` once, then `observe` in offset order."""
+    """Who rebuilds the producer state (D2): `restore` once, then `observe` in offset order."""
 
-    restore: Callable[[Sequence[ProducerEntry]], None]
+    restore: Callable[[Sequence[ProducerEntry], Offset], None]
+    """With what a snapshot held, and the offset it was taken at."""
+
     observe: Callable[[BatchHeader], None]
 
 
@@ -289,7 +291,7 @@ def _replay(
     warn: Callable[[str], None],
 ) -> None:
     offset, producers = _newest_snapshot(log, disk, snapshots, warn)
-    replay.restore(producers)
+    replay.restore(producers, offset)
     _remove_unneeded_snapshots(log, disk, snapshots, offset)
     if offset == log.log_end_offset:
         return

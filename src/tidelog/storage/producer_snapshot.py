@@ -1,4 +1,4 @@
-"""`.snapshot`: what a partition knew about its producers when its log ended at the offset in the name.
+"""`.snapshot`: the producers of a partition when its log ended at the offset in the file name.
 
 Kafka's format, version 1, big endian:
 
@@ -10,8 +10,8 @@ Kafka's format, version 1, big endian:
                  first offset of the open transaction int64, or -1
 
 Kafka keeps one entry, the last batch, for each producer. We write one for each of the up to five
-batches that a retry may repeat, oldest first. Kafka's loader lets the last entry of a producer win,
-so it reads ours as its own; and a repeated batch is still recognised after a restart (D2).
+batches that a retry may repeat, oldest first. Kafka's loader lets the last entry of a producer
+win, so it reads ours as its own; and a repeated batch is still recognised after a restart (D2).
 
 A snapshot is written once and never changed. It is flushed together with the log it describes; one
 that a crash cut off fails its checksum, and an older one takes its place.

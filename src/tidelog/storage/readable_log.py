@@ -2,13 +2,14 @@
 
 A read is a binary search over segments, one over the sparse index, and a short walk over headers.
 Most reads need none of that: whoever reads on continues where an earlier read or append ended, and
-the last few such places are remembered (`_recent`). A place says where the first batch starts whose
-last offset is at least its key, so it holds for every reader, and a stale one is never wrong: bytes
-of a log do not move. Only a truncation makes them invalid and drops them all.
+the last few such places are remembered (`_recent`). A place says where the first batch starts
+whose last offset is at least its key, so it holds for every reader, and a stale one is never
+wrong: bytes of a log do not move. Only a truncation makes them invalid and drops them all.
 
 Threads: see `log.py`. Remembering a place is one assignment to a list element.
 """
 
+import struct
 from bisect import bisect_right
 from typing import NamedTuple
 
@@ -30,7 +31,10 @@ from tidelog.storage.segment import WALK, Segment, not_a_batch
 # A prime, so that batches of any usual number of records spread over all places.
 RECENT_PLACES = 31
 # Stepping over more batches than this costs more than a search in the index.
-_STEPS_MAX = 64
+_STEPS_MAX = 24
+
+_LENGTH = struct.Struct(">i")
+_LENGTH_POSITION = 8
 
 
 class LogRead(NamedTuple):
@@ -96,24 +100,19 @@ class ReadableLog:
             return LogRead(b"", offset)
         segments = self.segments
         place = self._recent[offset % RECENT_PLACES]
-        if place is not None and place[0] == offset:
+        if (
+            place is not None
+            and place[0] == offset
+            # A reader on another thread may remember a place in a segment just detached.
+            and place[1].base_offset >= segments[0].base_offset
+        ):
             segment, position = place[1], place[2]
         else:
             segment = segments[segment_number(segments, offset)]
             position = segment.position_of(offset, access)
         while True:
             file = segment.file or segment.open(access)
-            limit = segment.known_size_bytes  # I3: before `log_end_offset`.
-            assert limit is not None
-            if segment is segments[-1]:
-                limit_offset = self.log_end_offset
-            else:
-                limit_offset = segments[
-                    segment_number(segments, segment.base_offset) + 1
-                ].base_offset
-            if end_offset < limit_offset:
-                limit_offset = end_offset
-                limit = self._place_of(end_offset, segment, access)
+            limit, limit_offset = self._limit(segments, segment, end_offset, access)
             if position < limit:
                 break
             if limit_offset >= end_offset:
@@ -131,6 +130,25 @@ class ReadableLog:
             raise StorageError(f"{file.path} is shorter than the {limit} bytes written to it")
         self._recent[limit_offset % RECENT_PLACES] = (limit_offset, segment, limit)
         return LogRead(data, limit_offset)
+
+    def _limit(
+        self,
+        segments: tuple[Segment, ...],
+        segment: Segment,
+        end_offset: Offset,
+        access: Access,
+    ) -> tuple[int, Offset]:
+        """How far `segment` may be read: the position, and the offset found there."""
+        limit = segment.known_size_bytes  # I3: before `log_end_offset`.
+        assert limit is not None
+        if segment is segments[-1]:
+            limit_offset = self.log_end_offset
+        else:
+            number = segment_number(segments, segment.base_offset)
+            limit_offset = segments[number + 1].base_offset
+        if end_offset < limit_offset:
+            return self._place_of(end_offset, segment, access), end_offset
+        return limit, limit_offset
 
     def _place_of(self, offset: Offset, segment: Segment, access: Access) -> int:
         place = self._recent[offset % RECENT_PLACES]
@@ -155,9 +173,8 @@ class ReadableLog:
         data = access.read(file, position, max(max_bytes, WALK.size))
         if len(data) < WALK.size:
             raise not_a_batch(file.path, position)
-        _, length, magic, _ = WALK.unpack_from(data, 0)
-        size_bytes = length + LOG_OVERHEAD_BYTES
-        if magic != MAGIC or length < BATCH_LENGTH_MIN or size_bytes > limit - position:
+        size_bytes = _LENGTH.unpack_from(data, _LENGTH_POSITION)[0] + LOG_OVERHEAD_BYTES
+        if not _is_batch_start(data, 0) or size_bytes > limit - position:
             raise not_a_batch(file.path, position)
         if size_bytes > max_bytes:
             if not at_least_one:
@@ -174,28 +191,49 @@ class ReadableLog:
 
         At least the first batch is whole.
         """
-        at = 0
-        steps = 0
-        end_offset = 0
-        while len(data) - at >= WALK.size:
-            base_offset, length, magic, last_offset_delta = WALK.unpack_from(data, at)
-            if magic != MAGIC or length < BATCH_LENGTH_MIN or base_offset < end_offset:
-                if steps == _STEPS_MAX:
+        last, at = _step_over(data, 0, _STEPS_MAX)
+        if _holds_batch(data, at):
+            near_end = position + len(data) - WALK.size
+            start = segment.offset_index(access).position_at_or_below(near_end, access) - position
+            if start > at:
+                at = start
+                if not _is_batch_start(data, at):
                     raise IndexUnusable(segment.path(layout.OFFSET_INDEX))
+            last, at = _step_over(data, at, len(data))
+        if len(data) - at >= WALK.size:
+            if not _is_batch_start(data, at):
                 raise not_a_batch(segment.log_path, position + at)
-            following = at + length + LOG_OVERHEAD_BYTES
-            if following > len(data):
-                # Not the end of the batch before it: after a jump that one was not looked at.
-                end_offset = base_offset
-                break
-            at = following
-            end_offset = base_offset + last_offset_delta + 1
-            steps += 1
-            if steps == _STEPS_MAX:
-                near_end = position + len(data) - WALK.size
-                start = segment.offset_index(access).position_at_or_below(near_end, access)
-                at = max(at, start - position)
-        return at, Offset(end_offset)
+            return at, Offset(WALK.unpack_from(data, at)[0])
+        base_offset, _, _, last_offset_delta = WALK.unpack_from(data, last)
+        return at, Offset(base_offset + last_offset_delta + 1)
+
+
+def _step_over(data: BytesLike, at: int, steps_max: int) -> tuple[int, int]:
+    """Go from batch to batch while they are whole; the start of the last one and its end."""
+    last = at
+    size_bytes = len(data)
+    for _ in range(steps_max):
+        if size_bytes - at < WALK.size:
+            break
+        length = _LENGTH.unpack_from(data, at + _LENGTH_POSITION)[0]
+        following = at + length + LOG_OVERHEAD_BYTES
+        if length < BATCH_LENGTH_MIN or following > size_bytes:
+            break
+        last = at
+        at = following
+    return last, at
+
+
+def _holds_batch(data: BytesLike, at: int) -> bool:
+    if len(data) - at < WALK.size:
+        return False
+    length: int = _LENGTH.unpack_from(data, at + _LENGTH_POSITION)[0]
+    return at + length + LOG_OVERHEAD_BYTES <= len(data)
+
+
+def _is_batch_start(data: BytesLike, at: int) -> bool:
+    _, length, magic, _ = WALK.unpack_from(data, at)
+    return bool(magic == MAGIC and length >= BATCH_LENGTH_MIN)
 
 
 def segment_number(segments: tuple[Segment, ...], offset: int) -> int:

@@ -1,7 +1,7 @@
 """Make the indexes of a closed segment again, from the log (recovery rule R3).
 
-Readers may be at work: the new files are written beside the old ones and renamed over them. They are
-not flushed; if a crash takes them, they are made again.
+Readers may be at work: the new files are written beside the old ones and renamed over them. They
+are not flushed; if a crash takes them, they are made again.
 """
 
 from itertools import count

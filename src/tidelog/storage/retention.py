@@ -6,8 +6,8 @@ A segment goes when one of these holds for it and for every older one:
     size    without it the log still has `retention.bytes`       if cleanup.policy has delete
     start   all of its records lie below the log start offset    always
 
-Only what is committed goes: nothing at or above the high watermark. An empty active segment stays, so
-that the log always has one.
+Only what is committed goes: nothing at or above the high watermark. An empty active segment stays,
+so that the log always has one.
 """
 
 from collections.abc import Iterator

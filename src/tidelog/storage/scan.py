@@ -1,8 +1,8 @@
 """Step through the batches of a `.log` file.
 
-`intact_batches` believes nothing: it checks every checksum and stops at the first batch that is cut
-off, damaged or out of order. `batch_headers` is for bytes that are vouched for and reads headers
-only.
+`intact_batches` believes nothing: it checks every checksum and stops at the first batch that is
+cut off, damaged or out of order. `batch_headers` is for bytes that are vouched for and reads
+headers only.
 """
 
 from collections.abc import Iterator

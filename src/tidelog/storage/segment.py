@@ -1,8 +1,9 @@
 """One segment: a `.log` file and the indexes that find things in it.
 
-A segment is *active* (the last of its log, appended to, its file open) and then *closed* (only read,
-its file opened through the cache when needed). What a closed segment knows about itself it asks the
-disk for when it is first needed: a log with a thousand segments opens without touching each.
+A segment is *active* (the last of its log, appended to, its file open) and then *closed* (only
+read, its file opened through the cache when needed). What a closed segment knows about itself it
+asks the disk for when it is first needed: a log with a thousand segments opens without touching
+each.
 
 The order of writes is the design:
 

@@ -1,7 +1,7 @@
 """Find the end of a log that can be vouched for, without reading all of it.
 
-The last index entry says where to start, the headers from there say the rest: where the log ends, its
-largest timestamp, and how far away the next index entry is.
+The last index entry says where to start, the headers from there say the rest: where the log ends,
+its largest timestamp, and how far away the next index entry is.
 """
 
 import struct

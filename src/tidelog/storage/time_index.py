@@ -1,8 +1,8 @@
 """`.timeindex`: from a timestamp to a relative offset.
 
 Entries of twelve bytes, big endian: the largest timestamp up to here, and the last offset of the
-batch that carries it minus the segment's base offset. Timestamps grow from entry to entry even where
-those of records do not. The last entry of a closed segment is the largest timestamp in it.
+batch that carries it minus the segment's base offset. Timestamps grow from entry to entry even
+where those of records do not. The last entry of a closed segment is the largest timestamp in it.
 """
 
 import struct

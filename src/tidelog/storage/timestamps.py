@@ -1,8 +1,8 @@
 """Find records by time (S4).
 
 Timestamps of records go up and down; the largest up to a place only goes up. So: the first segment
-whose largest timestamp is late enough, in it the last time index entry that is not late enough, from
-there a walk over batch headers, and at last the records of one batch.
+whose largest timestamp is late enough, in it the last time index entry that is not late enough,
+from there a walk over batch headers, and at last the records of one batch.
 """
 
 from bisect import bisect_left

@@ -1,8 +1,9 @@
 """`.txnindex`: transactions that were aborted, by the segment that holds their abort marker (D3).
 
-Entries of 34 bytes, big endian: version (int16, always 0), producer id, first offset, last offset and
-the last stable offset at the time of the abort. A segment without aborted transactions has no file.
-Readers at isolation level read_committed are told about them and skip their records themselves.
+Entries of 34 bytes, big endian: version (int16, always 0), producer id, first offset, last offset
+and the last stable offset at the time of the abort. A segment without aborted transactions has no
+file. Readers at isolation level read_committed are told about them and skip their records
+themselves.
 """
 
 import struct
