@@ -11,16 +11,18 @@ look at all of them. A session keeps the *dirty* ones, in the order they are ser
     named by a request ─────┐                ┌─ nothing to tell ────▶ clean
     news of the partition ──┴──▶ dirty ──look┤
                                   ▲          ├─ offsets to tell ────▶ dirty, until told
-                                  └──────────┴─ data ───────────────▶ dirty, at the end of the queue
+                                  ├──────────┼─ data ───────────────▶ dirty, at the end of the queue
+                                  └──────────┴─ data, but no room ──▶ dirty, where it was
 
-A look is `candidates`, then for each `note_result` or `note_error`. It ends with `on_answered` if
-an answer is sent; if the request is parked instead, the next look starts afresh. A look may stop
-early when the answer is full, except at a fetch that `is_full`: its answer has every partition.
+A look is `candidates`, then for each `note_result`, `note_left_out` or `note_error`. It ends with
+`on_answered` if an answer is sent; if the request is parked instead, the next look starts afresh. A
+look may stop early when the answer is full, except at a fetch that `is_full`: its answer has every
+partition.
 
 Invariants:
 
-    I1  a partition that is not dirty had no data when last looked at, and its client knows its
-        offsets as they were then
+    I1  a partition that is not dirty had nothing to read when last looked at, and its client
+        knows its offsets as they were then
     I2  a session has at least one partition, or is as it was opened
     I3  the cache holds at most `slots_max` sessions and `partitions_max` partitions
 
@@ -38,7 +40,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from tidelog.base.errors import ErrorCode
-from tidelog.base.ids import Offset, TopicId
+from tidelog.base.ids import Offset
 
 NO_SESSION_ID = 0
 OPENING_EPOCH = 0
@@ -66,8 +68,8 @@ class PartitionFetch(Protocol):
     def max_bytes(self) -> int: ...
 
 
-TopicFetch = tuple[str | None, TopicId | None, Sequence[PartitionFetch]]
-TopicForgotten = tuple[str | None, TopicId | None, Sequence[int]]
+TopicFetch = tuple[str | None, bytes | None, Sequence[PartitionFetch]]
+TopicForgotten = tuple[str | None, bytes | None, Sequence[int]]
 
 
 class KnownOffsets(NamedTuple):
@@ -83,7 +85,7 @@ class FetchTarget:
 
     __slots__ = ("is_wanted", "told", "topic", "topic_id", "wanted")
 
-    def __init__(self, topic: str | None, topic_id: TopicId | None, wanted: PartitionFetch) -> None:
+    def __init__(self, topic: str | None, topic_id: bytes | None, wanted: PartitionFetch) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.wanted = wanted
@@ -119,6 +121,10 @@ class SessionlessFetch:
 
     def note_result(self, target: FetchTarget, offsets: KnownOffsets, *, has_data: bool) -> bool:
         """Every partition is in the answer, whatever was found."""
+        return True
+
+    def note_left_out(self, target: FetchTarget, offsets: KnownOffsets) -> bool:
+        """It is in the answer without records."""
         return True
 
     def note_error(self, target: FetchTarget) -> None:
@@ -161,7 +167,7 @@ class FetchSession:
         """The epoch that the next request has to carry."""
         self.standing: Standing | None = None
         """As the cache has it listed."""
-        self._topics: dict[str | TopicId | None, dict[int, FetchTarget]] = {}
+        self._topics: dict[str | bytes | None, dict[int, FetchTarget]] = {}
         self._size = 0
         self._dirty: dict[FetchTarget, None] = {}
         self._noted: list[tuple[FetchTarget, KnownOffsets | None, bool]] = []
@@ -206,13 +212,26 @@ class FetchSession:
         return list(self._dirty)
 
     def note_result(self, target: FetchTarget, offsets: KnownOffsets, *, has_data: bool) -> bool:
-        """The partition was looked at. Returns whether it belongs in the answer."""
+        """The partition was looked at. Returns whether it belongs in the answer.
+
+        Without data it has nothing to read for this client, not merely no room for it.
+        """
         if has_data or self.is_full or offsets != target.told:
             self._noted.append((target, offsets, has_data))
             return True
         # At once and not when the answer leaves: news that arrives in between must count.
         self._dirty.pop(target, None)  # I1
         return False
+
+    def note_left_out(self, target: FetchTarget, offsets: KnownOffsets) -> bool:
+        """There are records to read that this answer has no room for, or that are not in memory.
+
+        The partition keeps its place. Returns whether it belongs in the answer even so.
+        """
+        belongs = self.is_full or offsets != target.told
+        if belongs:
+            self._noted.append((target, offsets, False))
+        return belongs
 
     def note_error(self, target: FetchTarget) -> None:
         """The answer has an error code, a diverging epoch or another replica to read from.
@@ -241,7 +260,7 @@ class FetchSession:
         if target.is_wanted:
             self._dirty[target] = None
 
-    def _forget(self, topic: str | TopicId | None, indexes: Iterable[int]) -> Iterable[FetchTarget]:
+    def _forget(self, topic: str | bytes | None, indexes: Iterable[int]) -> Iterable[FetchTarget]:
         targets = self._topics.get(topic, {})
         for index in indexes:
             target = targets.pop(index, None)
