@@ -93,7 +93,7 @@ class FetchReader:
         fetch = interest.fetch
         is_session = isinstance(fetch, FetchSession)
         for target in fetch.candidates():
-            if is_session and look.size_bytes >= look.max_bytes > 0:
+            if not fetch.is_full and look.size_bytes >= look.max_bytes > 0:
                 break  # They stay dirty and come first in the next answer.
             try:
                 runner = self.runner(target, request)
@@ -145,7 +145,12 @@ class FetchReader:
             data = read_by_thread[1].data
         else:
             data = self._read(look, target, runner, end_offset)
-        if interest.fetch.note_result(target, offsets, has_data=len(data) > 0):
+        if len(data) == 0 and target.wanted.fetch_offset < end_offset:
+            # The answer is full, or the bytes are on disk. Either way there is more to read.
+            belongs = interest.fetch.note_left_out(target, offsets)
+        else:
+            belongs = interest.fetch.note_result(target, offsets, has_data=len(data) > 0)
+        if belongs:
             aborted = _NONE_ABORTED if is_committed_only else None
             look.add(target, _result(target, offsets, aborted, None, data))
         look.size_bytes += len(data)
