@@ -169,7 +169,8 @@ class FetchSession:
         """As the cache has it listed."""
         self._topics: dict[str | bytes | None, dict[int, FetchTarget]] = {}
         self._size = 0
-        self._dirty: dict[FetchTarget, None] = {}
+        # Not a plain dict: walking one costs as much as it ever held.
+        self._dirty: OrderedDict[FetchTarget, None] = OrderedDict()
         self._noted: list[tuple[FetchTarget, KnownOffsets | None, bool]] = []
         self.is_full = True
         """The answer has every partition; so until the first one."""
@@ -249,9 +250,8 @@ class FetchSession:
         for target, offsets, has_data in self._noted:
             target.told = offsets
             if has_data and target in self._dirty:
-                # To the end of the queue, so that one busy partition cannot starve the rest.
-                del self._dirty[target]
-                self._dirty[target] = None
+                # So that one busy partition cannot starve the rest.
+                self._dirty.move_to_end(target)
         self._noted.clear()
         self.is_full = False
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from tidelog.base.errors import ErrorCode
-from tidelog.base.ids import Offset, TopicId
+from tidelog.base.ids import Offset
 from tidelog.core.sessions import (
     CLOSING_EPOCH,
     EPOCH_MAX,
@@ -32,7 +32,7 @@ from tidelog.core.sessions import (
 )
 
 TOPIC = "orders"
-TOPIC_ID = TopicId(UUID(int=77))
+TOPIC_ID = UUID(int=77).bytes
 
 
 class Wanted(NamedTuple):
@@ -356,7 +356,7 @@ def test_topic_named_without_partitions_is_not_remembered() -> None:
 
 def test_topics_are_told_apart_by_id_from_version_13_on() -> None:
     cache = cache_of()
-    other = TopicId(UUID(int=78))
+    other = UUID(int=78).bytes
     fetch = opened(
         open_fetch(
             cache,
