@@ -40,9 +40,7 @@ def admin_handlers(
             broker_config=lambda: replicas.config,
             partitions_open=replicas.settled,
         ),
-        ApiKey.DELETE_TOPICS: DeleteTopicsHandler(
-            controller=controller, delete_topic_enable=replication.delete_topic_enable
-        ),
+        ApiKey.DELETE_TOPICS: DeleteTopicsHandler(controller=controller),
         ApiKey.CREATE_PARTITIONS: CreatePartitionsHandler(
             controller=controller, partitions_open=replicas.settled
         ),

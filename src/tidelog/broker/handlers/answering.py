@@ -1,9 +1,11 @@
-"""What the answers of the administrative APIs have in common: nothing is throttled, and error codes
-are the message library's.
+"""What the answers of the administrative APIs have in common: nothing is throttled, error codes are
+the message library's, and a client's time-out is kept.
 """
 
+import asyncio
 import datetime
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode as MessageErrorCode
 from kio.static.primitive import i32Timedelta
@@ -12,12 +14,26 @@ from tidelog.base.errors import ErrorCode
 
 NO_THROTTLE: Final = i32Timedelta.parse(datetime.timedelta(0))
 
+T = TypeVar("T")
+
 
 def message_error(code: ErrorCode) -> MessageErrorCode:
     """The same code in the message library's words."""
     return MessageErrorCode(code)
 
 
-def is_out_of_time(timeout: datetime.timedelta) -> bool:
-    """Whether the client gave no time at all: then nothing is done, as in Kafka."""
-    return timeout <= datetime.timedelta(0)
+async def within(
+    allowed: datetime.timedelta, work: Callable[[], Awaitable[T]], *, otherwise: T
+) -> T:
+    """What `work` returns, or `otherwise` when the time is up.
+
+    Work that has begun may go on and succeed: the client does not know then, and has to look.
+    With no time at all nothing is begun, as in Kafka.
+    """
+    if allowed <= datetime.timedelta(0):
+        return otherwise
+    try:
+        async with asyncio.timeout(allowed.total_seconds()):
+            return await work()
+    except TimeoutError:
+        return otherwise

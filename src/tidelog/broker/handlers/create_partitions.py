@@ -5,7 +5,6 @@ twice in one request is answered once, as a mistake. As with CreateTopics, the a
 the new partitions of this broker are open.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -23,7 +22,7 @@ from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import BrokerId
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.dispatch import RequestContext
-from tidelog.broker.handlers.answering import NO_THROTTLE, is_out_of_time, message_error
+from tidelog.broker.handlers.answering import NO_THROTTLE, message_error, within
 from tidelog.core.controller.requests import NewPartitions, TopicOutcome
 
 
@@ -37,29 +36,25 @@ class CreatePartitionsHandler:
     async def handle(
         self, request: CreatePartitionsRequest, context: RequestContext
     ) -> CreatePartitionsResponse:
-        one_per_name = {outcome.name: outcome for outcome in await self._outcomes(request)}
+        names = dict.fromkeys(topic.name for topic in request.topics)
+        outcomes = await within(
+            request.timeout,
+            lambda: self._create(request),
+            otherwise=[
+                TopicOutcome(name=name, error=ErrorCode.REQUEST_TIMED_OUT) for name in names
+            ],
+        )
         return CreatePartitionsResponse(
-            throttle_time=NO_THROTTLE,
-            results=tuple(_result(outcome) for outcome in one_per_name.values()),
+            throttle_time=NO_THROTTLE, results=tuple(_result(outcome) for outcome in outcomes)
         )
 
-    async def _outcomes(self, request: CreatePartitionsRequest) -> list[TopicOutcome]:
-        if is_out_of_time(request.timeout):
-            return [
-                TopicOutcome(name=topic.name, error=ErrorCode.REQUEST_TIMED_OUT)
-                for topic in request.topics
-            ]
+    async def _create(self, request: CreatePartitionsRequest) -> list[TopicOutcome]:
         outcomes = await self.controller.create_partitions(
             [_new_partitions(topic) for topic in request.topics],
             validate_only=request.validate_only,
         )
-        if request.validate_only:
-            return outcomes
-        try:
-            async with asyncio.timeout(request.timeout.total_seconds()):
-                await self.partitions_open()
-        except TimeoutError:
-            return [_timed_out(outcome) for outcome in outcomes]
+        if not request.validate_only:
+            await self.partitions_open()
         return outcomes
 
 
@@ -76,16 +71,6 @@ def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:
                 for assignment in assignments
             )
         ),
-    )
-
-
-def _timed_out(outcome: TopicOutcome) -> TopicOutcome:
-    if outcome.error is not ErrorCode.NONE:
-        return outcome
-    return TopicOutcome(
-        name=outcome.name,
-        error=ErrorCode.REQUEST_TIMED_OUT,
-        message="The partitions were created, but they are not open yet.",
     )
 
 

@@ -4,12 +4,11 @@ One topic's refusal is that topic's answer; it never fails its neighbours. A nam
 twice in one request is answered once, as a mistake.
 
 The answer leaves when the partitions that fall to this broker are open, so that whoever creates a
-topic can write to it next. If that takes longer than the request's time-out, the topics are there
-nevertheless and the client is told REQUEST_TIMED_OUT, as Kafka's documentation has it.
+topic can write to it next. If that takes longer than the request's time-out, the client is told
+REQUEST_TIMED_OUT although the topics may be there, as Kafka's documentation has it.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
@@ -25,7 +24,7 @@ from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import BrokerId
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.dispatch import RequestContext
-from tidelog.broker.handlers.answering import NO_THROTTLE, is_out_of_time, message_error
+from tidelog.broker.handlers.answering import NO_THROTTLE, message_error, within
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.describe import describe_topic
 from tidelog.core.controller.requests import NewTopic, TopicOutcome
@@ -44,28 +43,25 @@ class CreateTopicsHandler:
     async def handle(
         self, request: CreateTopicsRequest, context: RequestContext
     ) -> CreateTopicsResponse:
-        outcomes = await self._outcomes(request)
+        names = dict.fromkeys(topic.name for topic in request.topics)
+        outcomes = await within(
+            request.timeout,
+            lambda: self._create(request),
+            otherwise=[
+                TopicOutcome(name=name, error=ErrorCode.REQUEST_TIMED_OUT) for name in names
+            ],
+        )
         return CreateTopicsResponse(
             throttle_time=NO_THROTTLE,
-            topics=tuple(self._result(outcome) for outcome in _one_per_name(outcomes)),
+            topics=tuple(self._result(outcome) for outcome in outcomes),
         )
 
-    async def _outcomes(self, request: CreateTopicsRequest) -> list[TopicOutcome]:
-        if is_out_of_time(request.timeout):
-            return [
-                TopicOutcome(name=topic.name, error=ErrorCode.REQUEST_TIMED_OUT)
-                for topic in request.topics
-            ]
+    async def _create(self, request: CreateTopicsRequest) -> list[TopicOutcome]:
         outcomes = await self.controller.create_topics(
             [_new_topic(topic) for topic in request.topics], validate_only=request.validate_only
         )
-        if request.validate_only:
-            return outcomes
-        try:
-            async with asyncio.timeout(request.timeout.total_seconds()):
-                await self.partitions_open()
-        except TimeoutError:
-            return [_timed_out(outcome) for outcome in outcomes]
+        if not request.validate_only:
+            await self.partitions_open()
         return outcomes
 
     def _result(self, outcome: TopicOutcome) -> CreatableTopicResult:
@@ -108,20 +104,6 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
             for assignment in topic.assignments
         ),
         configs=tuple((config.name, config.value) for config in topic.configs),
-    )
-
-
-def _one_per_name(outcomes: Iterable[TopicOutcome]) -> Iterable[TopicOutcome]:
-    return {outcome.name: outcome for outcome in outcomes}.values()
-
-
-def _timed_out(outcome: TopicOutcome) -> TopicOutcome:
-    if outcome.error is not ErrorCode.NONE:
-        return outcome
-    return TopicOutcome(
-        name=outcome.name,
-        error=ErrorCode.REQUEST_TIMED_OUT,
-        message="The topic was created, but its partitions are not open yet.",
     )
 
 
