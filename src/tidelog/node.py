@@ -97,12 +97,12 @@ class Node:
     async def _run(self, loop: asyncio.AbstractEventLoop, tasks: asyncio.TaskGroup) -> None:
         server = self._server(loop)
         endpoints = await self._bind(server)
-        coordinator = await self._connect()
         controller = ControllerRunner(
-            coordinator=coordinator,
+            connect=self._connect,
             config=self._config,
             endpoints=endpoints,
             clock=self._clock,
+            chance=random.SystemRandom(),
         )
         await controller.start()
         log_dirs = await self._open_log_dirs(loop, controller.image.cluster_id)
@@ -130,6 +130,7 @@ class Node:
         await server.drain(self._config.network.tidelog_shutdown_timeout_ms / 1000)
         for job in jobs:
             job.cancel()
+        await asyncio.wait(jobs)
         await replicas.settled()
         for log_dir in log_dirs:
             await log_dir.close()

@@ -21,6 +21,8 @@ class Partitions:
         # Ids as they stand in requests: making a UUID would cost as much as half a request.
         self._names: dict[bytes, str] = {}
         self._runners: dict[tuple[str, int], PartitionRunner] = {}
+        # The same dictionary, or an empty one while the coordinator does not vouch for us.
+        self._serving = self._runners
         self._offline: set[tuple[str, int]] = set()
 
     def __len__(self) -> int:
@@ -45,8 +47,20 @@ class Partitions:
         return [self._runners.pop(key) for key in keys]
 
     def find(self, topic: str, partition: int) -> PartitionRunner | None:
-        """The runner, whatever its state; None if this broker has no such replica."""
+        """The runner, whatever its state; None if this broker may not serve such a partition."""
+        return self._serving.get((topic, partition))
+
+    def replica(self, topic: str, partition: int) -> PartitionRunner | None:
+        """The runner, even while this broker may not serve it."""
         return self._runners.get((topic, partition))
+
+    def drop_leaderships(self) -> None:
+        """The session is lost: somebody else may lead by now, so refuse everything (C6)."""
+        self._serving = {}
+
+    def resume_leaderships(self) -> None:
+        """The broker is registered again and was elected anew."""
+        self._serving = self._runners
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id, given as its sixteen bytes."""
@@ -71,7 +85,7 @@ class Partitions:
 
         `current_leader_epoch` is what the client believes; NO_LEADER_EPOCH makes no claim.
         """
-        runner = self._runners.get((topic, partition))
+        runner = self._serving.get((topic, partition))
         if runner is None:
             raise RequestRefused(self.absence(topic, partition))
         if runner.is_offline:

@@ -31,6 +31,8 @@ from tidelog.config.broker import BrokerConfig
 from tidelog.config.topic import TopicConfig
 from tidelog.core.controller.changes import (
     BrokerConfigChanged,
+    BrokerGone,
+    BrokerRegistered,
     Change,
     PartitionChanged,
     PartitionsAdded,
@@ -126,6 +128,7 @@ class Replicas:
     def on_image(self, image: ClusterImage, changes: Sequence[Change]) -> None:
         """Start whatever `changes` ask for. Returns at once; `settled` waits."""
         self._partitions.on_image(image, changes)
+        self._on_membership(changes)
         if any(isinstance(change, BrokerConfigChanged) for change in changes):
             self._on_broker_config(image)
         wanted: list[_Wanted] = []
@@ -146,6 +149,16 @@ class Replicas:
                     pass
         if wanted:
             self._start(self._create(wanted))
+
+    def _on_membership(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            match change:
+                case BrokerGone(self._broker_id):
+                    self._partitions.drop_leaderships()
+                case BrokerRegistered(broker) if broker.broker_id == self._broker_id:
+                    self._partitions.resume_leaderships()
+                case _:
+                    pass
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = self._tasks.create_task(work)
@@ -170,7 +183,7 @@ class Replicas:
         for name in names:
             config = self._topic_config(image, name)
             for index in range(len(image.topics[name].partitions)):
-                runner = self._partitions.find(name, index)
+                runner = self._partitions.replica(name, index)
                 if runner is not None:
                     runner.reconfigure(config)
 
@@ -184,7 +197,7 @@ class Replicas:
             callback(self._config)
 
     def _on_partition_state(self, name: str, partition: int, state: PartitionImage) -> None:
-        runner = self._partitions.find(name, partition)
+        runner = self._partitions.replica(name, partition)
         if runner is not None and state.leader_epoch > runner.leader_epoch:
             runner.lead(self._elect(_snapshot(runner), state, runner.config))
 
@@ -284,7 +297,12 @@ class Replicas:
             wanted.topic_partition,
             topic_id=wanted.topic_id,
             config=wanted.config,
-            replay=Replay(restore=producers.restore, observe=producers.on_replayed),
+            replay=Replay(
+                restore=lambda entries, end_offset: producers.restore(
+                    entries, end_offset=end_offset
+                ),
+                observe=producers.on_replayed,
+            ),
             now_ms=now_ms,
         )
         return _Opened(
@@ -343,7 +361,7 @@ class Replicas:
 
     def _mark_offline(self, wanted: Sequence[_Wanted]) -> None:
         for one in wanted:
-            if self._partitions.find(*one.topic_partition) is None:
+            if self._partitions.replica(*one.topic_partition) is None:
                 self._partitions.mark_offline(one.topic_partition)
 
     # -- a directory that comes back -------------------------------------------------------------

@@ -72,7 +72,8 @@ class CoordinationConfig:
         "tidelog.coordination",
         _SQLITE,
         ConfigType.STRING,
-        "Where the cluster's memory is kept: sqlite, in the first of log.dirs, or sqlite:PATH.",
+        "Where the cluster's memory is kept: sqlite, below .tidelog in the first of log.dirs, or "
+        "sqlite:PATH.",
         pattern=r"sqlite(:.+)?",
     )
     tidelog_cluster_id: str | None = option(
@@ -97,4 +98,4 @@ class CoordinationConfig:
     def sqlite_path(self, first_log_dir: Path) -> Path:
         """The file of the embedded coordinator."""
         _, _, path = self.tidelog_coordination.partition(":")
-        return Path(path) if path else first_log_dir / "coordination.sqlite"
+        return Path(path) if path else first_log_dir / ".tidelog" / "coordination.sqlite"

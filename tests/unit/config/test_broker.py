@@ -72,7 +72,7 @@ def test_a_stock_kraft_file_loads_with_a_warning_for_what_has_no_effect() -> Non
 def test_a_stock_zookeeper_file_loads_on_the_embedded_coordinator() -> None:
     config = BrokerConfig.load(parse_properties(STOCK_ZOOKEEPER_FILE))
     assert config.broker_id == 0
-    assert config.coordination_path == Path("/tmp/kafka-logs/coordination.sqlite")
+    assert config.coordination_path == Path("/tmp/kafka-logs/.tidelog/coordination.sqlite")
     assert config.warnings == (
         "zookeeper.connect has no effect here: tidelog.coordination is sqlite",
     )
