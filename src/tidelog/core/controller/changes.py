@@ -186,7 +186,7 @@ def changes_between(before: ClusterImage, after: ClusterImage) -> list[Change]:
     """
     return [
         *_cluster_changes(before, after),
-        *_broker_changes(before.brokers, after.brokers),
+        *broker_changes(before.brokers, after.brokers),
         *_topic_changes(before, after),
         *(
             BrokerConfigChanged(broker_id, configs)
@@ -207,9 +207,10 @@ def _cluster_changes(before: ClusterImage, after: ClusterImage) -> Iterator[Chan
         yield ControllerChanged(*controller)
 
 
-def _broker_changes(
+def broker_changes(
     before: Mapping[BrokerId, BrokerImage], after: Mapping[BrokerId, BrokerImage]
 ) -> Iterator[Change]:
+    """Who came, went, or came back under a new broker epoch."""
     yield from (BrokerGone(broker_id) for broker_id in before if broker_id not in after)
     yield from (
         BrokerRegistered(broker)

@@ -77,18 +77,11 @@ class ConfigResource:
     name: str
 
 
-class AlterOperation(IntEnum):
-    """What to do to one setting; APPEND and SUBTRACT are for lists."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
 @dataclass(frozen=True, slots=True)
 class ConfigAlteration:
-    """One step of an incremental change. `operation` is any number a client may send."""
+    """One step of an incremental change. `operation` is any number a client may send; those
+    that mean something are in `config/dynamic.py`.
+    """
 
     name: str
     operation: int

@@ -1,0 +1,424 @@
+"""The cluster in the coordinator's tree: read whole by a new controller, written change by change.
+
+`core/controller/nodes.py` knows the layout; here it meets a coordinator. Nothing is decided.
+
+Every write of a controller is a transaction that begins with a check of `/controller_epoch`
+(`Fence`). A controller that has been succeeded finds another version there and cannot write,
+however late it learns of it (C3).
+
+Deleting a topic takes two transactions, because a store may not take a large one whole. The first
+marks it below `/admin/delete_topics`, and from then on it does not exist; the second removes its
+nodes and the mark. Who becomes controller between the two does the second.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from tidelog.base.errors import StorageError
+from tidelog.base.ids import NO_BROKER, BrokerId, ControllerEpoch, TopicPartition
+from tidelog.coordination.port import (
+    BadVersion,
+    Check,
+    Coordinator,
+    Create,
+    Delete,
+    Node,
+    NodeExists,
+    Operation,
+    Set,
+)
+from tidelog.core.controller import nodes
+from tidelog.core.controller.changes import (
+    BrokerConfigChanged,
+    Change,
+    ClientConfigChanged,
+    PartitionChanged,
+    PartitionsAdded,
+    TopicConfigChanged,
+    TopicCreated,
+)
+from tidelog.core.controller.election import first_state, is_led
+from tidelog.core.controller.image import (
+    BrokerImage,
+    ClusterImage,
+    PartitionImage,
+    Settings,
+    TopicImage,
+)
+from tidelog.core.controller.nodes import ProducerIdBlock, TopicAssignment
+
+CONFIG_CHANGES_KEPT = 100
+PRODUCER_ID_BLOCK_SIZE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The claim of one controller: its epoch, and the version of the node that says so."""
+
+    epoch: ControllerEpoch
+    version: int
+
+    @property
+    def check(self) -> Check:
+        return Check(nodes.CONTROLLER_EPOCH, self.version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedCluster:
+    """What the tree holds, and what a controller that died has left to do.
+
+    `leaderless`: partitions whose leader is dead or has been away since the state was written.
+    `stateless`: partitions of a topic that was being created; the image has a first state for
+    them, the tree has none. `deleting`: topics marked for deletion; the image has none of them.
+    """
+
+    image: ClusterImage
+    leaderless: Sequence[TopicPartition]
+    stateless: Sequence[TopicPartition]
+    deleting: Sequence[str]
+
+
+@dataclass(slots=True)
+class _Topics:
+    topics: dict[str, TopicImage] = field(default_factory=dict)
+    leaderless: list[TopicPartition] = field(default_factory=list)
+    stateless: list[TopicPartition] = field(default_factory=list)
+
+
+class ClusterTree:
+    """Reads and writes the tree through one session."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._config_nodes: set[str] = set()
+        self._config_changes: list[int] = []
+
+    # -- claims ----------------------------------------------------------------------------------
+
+    async def prepare(self, cluster_id: str) -> str:
+        """Make the nodes that every cluster has; return the cluster's id.
+
+        That is `cluster_id` only if the cluster has none yet.
+        """
+        wanted = dict.fromkeys(nodes.PERSISTENT_PATHS, b"")
+        wanted[nodes.CONTROLLER_EPOCH] = nodes.NO_CONTROLLER_YET
+        wanted[nodes.CLUSTER_ID] = nodes.encode_cluster_id(cluster_id)
+        while True:  # Ends when all are there: what another broker makes meanwhile counts too.
+            found = await self._coordinator.get_many(list(wanted))
+            present = dict(zip(wanted, found, strict=True))
+            absent = [path for path, node in present.items() if node is None]
+            if not absent:
+                node = _required(nodes.CLUSTER_ID, present[nodes.CLUSTER_ID])
+                return nodes.decode_cluster_id(node.value)
+            try:
+                await self._coordinator.transact([Create(path, wanted[path]) for path in absent])
+            except NodeExists:
+                continue
+
+    async def register(self, broker: BrokerImage, *, now_ms: int) -> None:
+        """Say that this broker is alive; NodeExists if somebody says so already."""
+        await self._coordinator.create(
+            nodes.broker_path(broker.broker_id),
+            nodes.encode_broker(broker, now_ms=now_ms),
+            ephemeral=True,
+        )
+
+    async def claim(self, broker_id: BrokerId, *, now_ms: int) -> Fence | None:
+        """Become controller, in a new epoch; None if somebody else is (C3)."""
+        while True:  # Ends when somebody is controller; each turn some other broker got further.
+            node = await self._get(nodes.CONTROLLER_EPOCH)
+            epoch = ControllerEpoch(nodes.decode_controller_epoch(node.value) + 1)
+            try:
+                await self._coordinator.transact(
+                    [
+                        Create(
+                            nodes.CONTROLLER,
+                            nodes.encode_controller(broker_id, now_ms=now_ms),
+                            ephemeral=True,
+                        ),
+                        Set(
+                            nodes.CONTROLLER_EPOCH,
+                            nodes.encode_controller_epoch(epoch),
+                            node.version,
+                        ),
+                    ]
+                )
+            except NodeExists:
+                return None
+            except BadVersion:
+                continue
+            return Fence(epoch, node.version + 1)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    async def load(self, cluster_id: str) -> LoadedCluster:
+        """Read everything. It is consistent if the reader is controller: nobody else writes."""
+        self._config_nodes.clear()
+        controller_id, controller_epoch = await self.controller()
+        brokers = await self.brokers()
+        deleting = await self._coordinator.children(nodes.DELETE_TOPICS)
+        found = await self._topics(brokers, without=frozenset(deleting))
+        image = ClusterImage(
+            cluster_id=cluster_id,
+            controller_id=controller_id,
+            controller_epoch=controller_epoch,
+            brokers=brokers,
+            topics=found.topics,
+            topic_names={topic.topic_id: name for name, topic in found.topics.items()},
+            topic_configs=await self._configs(nodes.TOPIC_CONFIGS, found.topics),
+            broker_configs=await self._broker_configs(),
+            client_configs=await self._configs(nodes.CLIENT_CONFIGS, None),
+        )
+        changes = await self._coordinator.children(nodes.CONFIG_CHANGES)
+        numbers = map(nodes.config_change_number, changes)
+        self._config_changes = sorted(number for number in numbers if number is not None)
+        return LoadedCluster(
+            image=image,
+            leaderless=found.leaderless,
+            stateless=found.stateless,
+            deleting=deleting,
+        )
+
+    async def controller(self) -> tuple[BrokerId, ControllerEpoch]:
+        """Who is controller (NO_BROKER if nobody is) and the newest controller epoch."""
+        claim = await self._coordinator.get(nodes.CONTROLLER)
+        epoch = await self._get(nodes.CONTROLLER_EPOCH)
+        return (
+            NO_BROKER if claim is None else nodes.decode_controller(claim.value),
+            nodes.decode_controller_epoch(epoch.value),
+        )
+
+    async def brokers(self) -> dict[BrokerId, BrokerImage]:
+        """Who is alive."""
+        ids = [_broker_id(name) for name in await self._coordinator.children(nodes.BROKER_IDS)]
+        found = await self._coordinator.get_many([nodes.broker_path(each) for each in ids])
+        return {
+            broker_id: nodes.decode_broker(broker_id, node.value, broker_epoch=node.creation_id)
+            for broker_id, node in zip(ids, found, strict=True)
+            if node is not None
+        }
+
+    async def _topics(
+        self, brokers: dict[BrokerId, BrokerImage], *, without: Collection[str]
+    ) -> _Topics:
+        listed = await self._coordinator.children(nodes.TOPICS)
+        names = [name for name in listed if name not in without]
+        values = await self._coordinator.get_many([nodes.topic_path(name) for name in names])
+        assignments = {
+            name: nodes.decode_topic(name, node.value)
+            for name, node in zip(names, values, strict=True)
+            if node is not None
+        }
+        states = iter(await self._coordinator.get_many(list(_state_paths(assignments))))
+        found = _Topics()
+        for name, assignment in assignments.items():
+            partitions = tuple(
+                _partition(TopicPartition(name, number), assignment, next(states), brokers, found)
+                for number in range(len(assignment.replicas))
+            )
+            found.topics[name] = TopicImage(name, assignment.topic_id, partitions)
+        return found
+
+    async def _broker_configs(self) -> dict[BrokerId | None, Settings]:
+        found = await self._configs(nodes.BROKER_CONFIGS, None)
+        return {
+            None if name == nodes.DEFAULT_ENTITY else _broker_id(name): configs
+            for name, configs in found.items()
+        }
+
+    async def _configs(self, folder: str, wanted: Collection[str] | None) -> dict[str, Settings]:
+        """Settings by the name of their entity; those of nobody in `wanted` are left out."""
+        names = await self._coordinator.children(folder)
+        paths = [f"{folder}/{name}" for name in names]
+        self._config_nodes.update(paths)
+        values = await self._coordinator.get_many(paths)
+        decoded = {
+            name: nodes.decode_config(path, node.value)
+            for name, path, node in zip(names, paths, values, strict=True)
+            if node is not None and (wanted is None or name in wanted)
+        }
+        return {name: configs for name, configs in decoded.items() if configs}
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    async def write(self, fence: Fence, changes: Sequence[Change], after: ClusterImage) -> None:
+        """Store `changes`, which lead to `after`, in one transaction.
+
+        Raises BadVersion of `/controller_epoch` if there is a newer controller.
+        """
+        operations = chain.from_iterable(
+            self._operations(change, fence, after) for change in changes
+        )
+        altered = [path for change in changes if (path := _altered_config(change)) is not None]
+        notices, config_changes = _notices(self._config_changes, altered)
+        await self._coordinator.transact([fence.check, *operations, *notices])
+        self._config_changes = config_changes
+        self._config_nodes.update(altered)
+        self._config_nodes.update(
+            nodes.topic_config_path(change.topic.name)
+            for change in changes
+            if isinstance(change, TopicCreated)
+        )
+
+    def _operations(self, change: Change, fence: Fence, after: ClusterImage) -> Iterator[Operation]:
+        match change:
+            case TopicCreated(topic, configs):
+                yield self._put_config(nodes.topic_config_path(topic.name), configs)
+                yield Create(nodes.topic_path(topic.name), nodes.encode_topic(topic))
+                yield Create(nodes.partitions_path(topic.name), b"")
+                yield from _states(topic.name, 0, topic.partitions, fence)
+            case PartitionsAdded(name, first, partitions):
+                yield Set(nodes.topic_path(name), nodes.encode_topic(after.topics[name]))
+                yield from _states(name, first, partitions, fence)
+            case PartitionChanged(name, partition, state):
+                yield Set(
+                    nodes.state_path(name, partition),
+                    nodes.encode_state(state, fence.epoch),
+                    expected_version=state.partition_epoch - 1,
+                )
+            case TopicConfigChanged(name, configs):
+                yield self._put_config(nodes.topic_config_path(name), configs)
+            case BrokerConfigChanged(broker_id, configs):
+                yield self._put_config(nodes.broker_config_path(broker_id), configs)
+            case ClientConfigChanged(client, configs):
+                yield self._put_config(nodes.client_config_path(client), configs)
+            case _:
+                raise AssertionError(f"{change} is not the controller's to write")
+
+    def _put_config(self, path: str, configs: Settings) -> Operation:
+        value = nodes.encode_config(configs)
+        return Set(path, value) if path in self._config_nodes else Create(path, value)
+
+    async def write_first_states(
+        self, fence: Fence, image: ClusterImage, stateless: Iterable[TopicPartition]
+    ) -> None:
+        """Finish topics whose creation was interrupted after their own node was written."""
+        operations: list[Operation] = [fence.check]
+        parents: dict[str, None] = {}
+        for name, partition in stateless:
+            parents[nodes.partitions_path(name)] = None
+            parents[nodes.partition_path(name, partition)] = None
+        found = await self._coordinator.get_many(list(parents))
+        operations += [
+            Create(path, b"") for path, node in zip(parents, found, strict=True) if node is None
+        ]
+        operations += [
+            Create(
+                nodes.state_path(name, partition),
+                nodes.encode_state(image.topics[name].partitions[partition], fence.epoch),
+            )
+            for name, partition in stateless
+        ]
+        await self._coordinator.transact(operations)
+
+    async def mark_deletions(self, fence: Fence, topics: Iterable[str]) -> None:
+        """From here on these topics do not exist, whoever dies."""
+        marks = [Create(nodes.deletion_path(topic), b"") for topic in topics]
+        await self._coordinator.transact([fence.check, *marks])
+
+    async def finish_deletions(self, fence: Fence, topics: Iterable[str]) -> None:
+        """Remove every node of topics that are marked; what is gone already is fine."""
+        paths: list[str] = []
+        for topic in topics:
+            numbers = await self._coordinator.children(nodes.partitions_path(topic))
+            below = nodes.partitions_path(topic)
+            paths += [f"{below}/{number}/state" for number in numbers]
+            paths += [f"{below}/{number}" for number in numbers]
+            paths += [below, nodes.topic_path(topic), nodes.topic_config_path(topic)]
+            paths.append(nodes.deletion_path(topic))
+        found = await self._coordinator.get_many(paths)
+        present = [path for path, node in zip(paths, found, strict=True) if node is not None]
+        await self._coordinator.transact([fence.check, *map(Delete, present)])
+        self._config_nodes.difference_update(present)
+
+    async def take_producer_ids(self, broker_id: BrokerId) -> ProducerIdBlock:
+        """The next block of producer ids, which nobody else gets."""
+        while True:  # Ends when this broker is the first of those that ask at the same time.
+            node = await self._get(nodes.PRODUCER_ID_BLOCK)
+            before = nodes.decode_producer_id_block(node.value)
+            first_id = 0 if before is None else before.end_id
+            block = ProducerIdBlock(broker_id, first_id, first_id + PRODUCER_ID_BLOCK_SIZE)
+            try:
+                await self._coordinator.set(
+                    nodes.PRODUCER_ID_BLOCK,
+                    nodes.encode_producer_id_block(block),
+                    expected_version=node.version,
+                )
+            except BadVersion:
+                continue
+            return block
+
+    async def _get(self, path: str) -> Node:
+        return _required(path, await self._coordinator.get(path))
+
+
+def _required(path: str, node: Node | None) -> Node:
+    if node is None:
+        raise StorageError(f"{path} is missing from the coordinator's tree")
+    return node
+
+
+def _broker_id(name: str) -> BrokerId:
+    if not name.isdecimal() or len(name) > 10:
+        raise StorageError(f"the coordinator's tree holds '{name}' where a broker id should be")
+    return BrokerId(int(name))
+
+
+def _state_paths(assignments: dict[str, TopicAssignment]) -> Iterator[str]:
+    for name, assignment in assignments.items():
+        for number in range(len(assignment.replicas)):
+            yield nodes.state_path(name, number)
+
+
+def _partition(
+    topic_partition: TopicPartition,
+    assignment: TopicAssignment,
+    node: Node | None,
+    brokers: dict[BrokerId, BrokerImage],
+    found: _Topics,
+) -> PartitionImage:
+    """The state of one partition; what is wrong with it is noted in `found`."""
+    topic, partition = topic_partition
+    if node is None:
+        found.stateless.append(topic_partition)
+        return first_state(assignment.replicas[partition], brokers.keys())
+    state = nodes.decode_state(topic, partition, assignment, node.value, version=node.version)
+    if not is_led(state, brokers, written_at=node.modification_id):
+        found.leaderless.append(topic_partition)
+    return state
+
+
+def _states(
+    topic: str, first: int, partitions: Iterable[PartitionImage], fence: Fence
+) -> Iterator[Operation]:
+    for number, state in enumerate(partitions, first):
+        yield Create(nodes.partition_path(topic, number), b"")
+        yield Create(nodes.state_path(topic, number), nodes.encode_state(state, fence.epoch))
+
+
+def _altered_config(change: Change) -> str | None:
+    match change:
+        case TopicConfigChanged(topic, _):
+            return nodes.topic_config_path(topic)
+        case BrokerConfigChanged(broker_id, _):
+            return nodes.broker_config_path(broker_id)
+        case ClientConfigChanged(client, _):
+            return nodes.client_config_path(client)
+        case _:
+            return None
+
+
+def _notices(known: Sequence[int], altered: Sequence[str]) -> tuple[list[Operation], list[int]]:
+    """Tell whoever watches `/config/changes`, and forget what has long been known.
+
+    Also returns the numbers of the notices that are there afterwards.
+    """
+    first = (known[-1] if known else 0) + 1
+    numbers = [*known, *range(first, first + len(altered))]
+    told: list[Operation] = [
+        Create(nodes.config_change_path(number), nodes.encode_config_change(path))
+        for number, path in enumerate(altered, first)
+    ]
+    forgotten = [Delete(nodes.config_change_path(each)) for each in known[:-CONFIG_CHANGES_KEPT]]
+    return [*told, *forgotten], [*known[-CONFIG_CHANGES_KEPT:], *numbers[len(known) :]]
