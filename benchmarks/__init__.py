@@ -1,0 +1,1 @@
+"""One script per question about speed and size; the last answers are in RESULTS.md."""

@@ -1,0 +1,106 @@
+"""Start load generators and collect what they measured; make and drop the topics they use."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from benchmarks.load import (
+    BulkTask,
+    ConsumeTask,
+    Latencies,
+    LatencyTask,
+    ProduceTask,
+    Throughput,
+)
+from tests.support.clients import create_topic
+
+ROOT = Path(__file__).resolve().parent.parent
+CLIENT_TIMEOUT_S = 60.0
+LOAD_TIMEOUT_S = 300.0
+# Files of a dropped topic go at once, before the kernel has to write them to the disk.
+TOPIC_CONFIG = {"file.delete.delay.ms": "0"}
+
+
+class LoadFailed(Exception):
+    """A load generator ended without an answer."""
+
+
+def run_produce(bootstrap: str, topic: str, task: ProduceTask) -> Throughput:
+    return Throughput(**_run("produce", bootstrap, topic, asdict(task)))
+
+
+def run_latency(bootstrap: str, topic: str, task: LatencyTask) -> Latencies:
+    return Latencies(**_run("latency", bootstrap, topic, asdict(task)))
+
+
+def run_consume(bootstrap: str, topic: str, task: ConsumeTask) -> Throughput:
+    return Throughput(**_run("consume", bootstrap, topic, asdict(task)))
+
+
+@contextmanager
+def running_bulk(bootstrap: str, topic: str, task: BulkTask) -> Iterator[None]:
+    """A bulk producer at work between enter and exit."""
+    command = _command("bulk", bootstrap, topic, asdict(task))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != "running\n":
+                raise LoadFailed("the bulk producer did not start")
+            yield
+        finally:
+            process.terminate()
+            process.communicate(timeout=LOAD_TIMEOUT_S)
+
+
+@contextmanager
+def topic_for_a_while(bootstrap: str, topic: str, *, partition_count: int) -> Iterator[None]:
+    create_topic(bootstrap, topic, partition_count=partition_count, config=TOPIC_CONFIG)
+    yield
+    drop_topic(bootstrap, topic)
+
+
+def drop_topic(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin.delete_topics([topic])[topic].result(CLIENT_TIMEOUT_S)
+
+
+def stored_record_count(bootstrap: str, topic: str, *, partition_count: int) -> int:
+    """What the broker holds, whatever the producer believes."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "count", "log_level": 0})
+    try:
+        watermarks = [
+            consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=CLIENT_TIMEOUT_S)
+            for n in range(partition_count)
+        ]
+    finally:
+        consumer.close()
+    return sum(high - low for low, high in watermarks)
+
+
+def _run(
+    task_name: str, bootstrap: str, topic: str, fields: Mapping[str, object]
+) -> dict[str, float]:
+    done = subprocess.run(
+        _command(task_name, bootstrap, topic, fields),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=LOAD_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise LoadFailed(f"{task_name} against {bootstrap}: {done.stderr[-2_000:]}")
+    answer: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def _command(task_name: str, bootstrap: str, topic: str, fields: Mapping[str, object]) -> list[str]:
+    module = [sys.executable, "-m", "benchmarks.load"]
+    return [*module, task_name, bootstrap, topic, json.dumps(fields)]

@@ -1,0 +1,183 @@
+"""Kafka's protocol over a bare blocking socket: the cheapest client there is.
+
+Requests are encoded before the clock starts, answers are only received; what is left on the clock
+is the trip to the server, its work, and the trip back. Produce v11 and Fetch v12 name their topics,
+so the same bytes suit every broker.
+"""
+
+import gc
+import io
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Self
+
+from kio.schema.api_versions.v0.request import ApiVersionsRequest
+from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
+from kio.schema.produce.v11.request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kio.schema.request_header.v1.header import RequestHeader as RequestHeaderV1
+from kio.schema.request_header.v2.header import RequestHeader
+from kio.schema.types import TopicName
+from kio.serial import entity_writer
+from kio.static.primitive import Records, i16, i32, i32Timedelta, i64
+from kio.static.protocol import Entity
+
+from tidelog.records.batch import Codec
+from tidelog.records.record import Record, encode_plain_batch
+
+SOCKET_TIMEOUT_S = 60.0
+RECEIVE_BUFFER_BYTES = 4 << 20
+FETCH_WAIT = i32Timedelta.parse(timedelta(milliseconds=500))
+REQUEST_TIMEOUT = i32Timedelta.parse(timedelta(seconds=30))
+_LENGTH = struct.Struct(">i")
+# Size, correlation id, tags, throttle time, error code, session id.
+_FETCH_PREFIX = struct.Struct(">iiBihi")
+
+
+class RequestFailed(Exception):
+    """A broker answered with an error where success was needed."""
+
+
+class RawConnection:
+    """One connection, one request at a time."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, port = bootstrap.rsplit(":", maxsplit=1)
+        self._socket = socket.create_connection((host, int(port)), timeout=SOCKET_TIMEOUT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._socket.close()
+
+    def exchange(self, frame: bytes) -> memoryview:
+        """Send a request and return its whole answer; valid until the next exchange."""
+        self._socket.sendall(frame)
+        received = self._socket.recv_into(self._buffer)
+        while received < 4:
+            received += self._receive_more(received)
+        size_bytes: int = 4 + _LENGTH.unpack_from(self._buffer)[0]
+        while received < size_bytes:
+            received += self._receive_more(received)
+        return self._buffer[:size_bytes]
+
+    def _receive_more(self, received: int) -> int:
+        more = self._socket.recv_into(self._buffer[received:])
+        if more == 0:
+            raise ConnectionError("the server closed the connection")
+        return more
+
+
+def time_exchanges(connection: RawConnection, frames: Sequence[bytes]) -> list[float]:
+    """Microseconds of each exchange, sorted."""
+    elapsed_us: list[float] = []
+    gc.collect()
+    gc.disable()
+    try:
+        for frame in frames:
+            started = time.perf_counter()
+            connection.exchange(frame)
+            elapsed_us.append((time.perf_counter() - started) * 1e6)
+    finally:
+        gc.enable()
+    return sorted(elapsed_us)
+
+
+def middle(sorted_values: Sequence[float]) -> float:
+    return sorted_values[len(sorted_values) // 2]
+
+
+def produce_frame(topic: str, partition: int, batch: bytes, *, acks: int) -> bytes:
+    data = PartitionProduceData(index=i32(partition), records=Records(batch))
+    request = ProduceRequest(
+        acks=i16(acks),
+        timeout=REQUEST_TIMEOUT,
+        topic_data=(TopicProduceData(name=TopicName(topic), partition_data=(data,)),),
+    )
+    return _frame(request, api_key=0, api_version=11)
+
+
+def fetch_frame(
+    topic: str,
+    offsets: Sequence[tuple[int, int]],
+    *,
+    partition_max_bytes: int,
+    session_id: int,
+    session_epoch: int,
+) -> bytes:
+    """`offsets` are pairs of partition and offset; session 0, epoch -1 is a fetch without one."""
+    partitions = tuple(
+        FetchPartition(
+            partition=i32(partition),
+            fetch_offset=i64(offset),
+            partition_max_bytes=i32(partition_max_bytes),
+        )
+        for partition, offset in offsets
+    )
+    request = FetchRequest(
+        max_wait=FETCH_WAIT,
+        min_bytes=i32(1),
+        max_bytes=i32(50 << 20),
+        session_id=i32(session_id),
+        session_epoch=i32(session_epoch),
+        topics=(FetchTopic(topic=TopicName(topic), partitions=partitions),),
+        forgotten_topics_data=(),
+    )
+    return _frame(request, api_key=1, api_version=12)
+
+
+def api_versions_frame() -> bytes:
+    header = RequestHeaderV1(
+        request_api_key=i16(18),
+        request_api_version=i16(0),
+        correlation_id=i32(1),
+        client_id="benchmark",
+    )
+    return _with_length(header, ApiVersionsRequest())
+
+
+def fetched_session(answer: memoryview) -> int:
+    """The session id in the answer to a Fetch; an error of the whole request is raised."""
+    _size, _correlation, _tags, _throttle, error_code, session_id = _FETCH_PREFIX.unpack_from(
+        answer
+    )
+    if error_code != 0:
+        raise RequestFailed(f"Fetch: error code {error_code}")
+    return int(session_id)
+
+
+def batch_of(record_count: int, value_size_bytes: int, *, timestamp_ms: int) -> bytes:
+    value = b"x" * value_size_bytes
+    records = [Record(n, timestamp_ms, None, value, ()) for n in range(record_count)]
+    return bytes(encode_plain_batch(records, Codec.NONE))
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _frame(request: Entity, *, api_key: int, api_version: int) -> bytes:
+    header = RequestHeader(
+        request_api_key=i16(api_key),
+        request_api_version=i16(api_version),
+        correlation_id=i32(1),
+        client_id="benchmark",
+    )
+    return _with_length(header, request)
+
+
+def _with_length(*parts: Entity) -> bytes:
+    output = io.BytesIO()
+    for part in parts:
+        entity_writer(type(part))(output, part)
+    body = output.getvalue()
+    return _LENGTH.pack(len(body)) + body

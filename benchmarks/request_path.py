@@ -1,0 +1,93 @@
+"""The raw request path: one connection, one 1 KB record in each Produce, acks=1, one at a time.
+
+The floor is floor.c, which reads the same frame, appends it to a file and answers as many bytes as
+a broker does. The client is the same for all: a blocking socket and requests encoded beforehand.
+"""
+
+import sys
+
+from benchmarks.clients import TOPIC_CONFIG, stored_record_count
+from benchmarks.harness import Bench, Turn, run_script
+from benchmarks.raw import (
+    RawConnection,
+    batch_of,
+    middle,
+    now_ms,
+    produce_frame,
+    time_exchanges,
+)
+from benchmarks.results import Metric, Target
+from benchmarks.subjects import FLOOR, KAFKA, TIDELOG, NoCompiler, new_broker, new_raw_floor
+from tests.support.clients import create_topic
+
+QUESTION = "What does one request cost, beside a minimal C server that echoes and writes?"
+TOPIC = "request-path"
+VALUE_SIZE_BYTES = 1_024
+REQUEST_COUNT = 10_000
+NEAR_THE_FLOOR = Target(requirement="request path", of=TIDELOG, against=FLOOR, at_most=1.3)
+
+
+def measure(bench: Bench) -> None:
+    frame = produce_frame(TOPIC, 0, batch_of(1, VALUE_SIZE_BYTES, timestamp_ms=now_ms()), acks=1)
+    bootstraps = _start_brokers(bench)
+    if bench.has(FLOOR):
+        answer_size_bytes = _answer_size(bootstraps, frame)
+        _start_floor(bench, bootstraps, answer_size_bytes)
+    p50 = bench.metric(Metric("Produce of 1 KB, p50", "us", (NEAR_THE_FLOOR,)))
+    p99 = bench.metric(Metric("Produce of 1 KB, p99", "us"))
+    for turn in bench.turns("one request at a time", list(bootstraps)):
+        _one_turn(bench, turn, bootstraps[turn.name], frame, p50, p99)
+    _all_are_stored(bench, bootstraps)
+
+
+def _one_turn(
+    bench: Bench, turn: Turn, bootstrap: str, frame: bytes, p50: Metric, p99: Metric
+) -> None:
+    with RawConnection(bootstrap) as connection:
+        elapsed_us = time_exchanges(connection, [frame] * bench.count(REQUEST_COUNT))
+    turn.record(p50, middle(elapsed_us))
+    turn.record(p99, elapsed_us[len(elapsed_us) * 99 // 100])
+
+
+def _start_brokers(bench: Bench) -> dict[str, str]:
+    bootstraps = {}
+    for name in (TIDELOG, KAFKA):
+        if bench.has(name):
+            broker = new_broker(name, bench.folder / name, {})
+            bench.running.enter_context(broker)
+            create_topic(broker.bootstrap, TOPIC, partition_count=1, config=TOPIC_CONFIG)
+            bootstraps[name] = broker.bootstrap
+    return bootstraps
+
+
+def _answer_size(bootstraps: dict[str, str], frame: bytes) -> int:
+    """What a broker answers, so that the floor sends as much."""
+    for bootstrap in bootstraps.values():
+        with RawConnection(bootstrap) as connection:
+            return len(connection.exchange(frame)) - 4
+    return 64
+
+
+def _start_floor(bench: Bench, bootstraps: dict[str, str], answer_size_bytes: int) -> None:
+    file = bench.folder / "floor.log"
+    try:
+        floor = new_raw_floor(bench.folder / FLOOR, "write", file, answer_size_bytes)
+    except NoCompiler as error:
+        bench.remarks.append(str(error))
+        return
+    bench.running.enter_context(floor)
+    bootstraps[FLOOR] = floor.bootstrap
+
+
+def _all_are_stored(bench: Bench, bootstraps: dict[str, str]) -> None:
+    """An error code would have gone unread; a record that is missing does not."""
+    rounds = bench.warm_up_rounds + bench.rounds
+    at_least = bench.count(REQUEST_COUNT) * rounds
+    for name, bootstrap in bootstraps.items():
+        if name != FLOOR:
+            stored = stored_record_count(bootstrap, TOPIC, partition_count=1)
+            assert at_least <= stored <= at_least + 1, f"{name} holds {stored} records"
+
+
+if __name__ == "__main__":
+    sys.exit(run_script("request_path", QUESTION, measure))
