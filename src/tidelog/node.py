@@ -167,10 +167,10 @@ class Node:
         return tuple(endpoints)
 
     async def _connect(self) -> Coordinator:
-        path = self._config.coordination_path
-        path.parent.mkdir(parents=True, exist_ok=True)
         return await sqlite.connect(
-            path, session_timeout_ms=self._config.coordination.broker_session_timeout_ms
+            self._config.coordination_path,
+            session_timeout_ms=self._config.coordination.broker_session_timeout_ms,
+            heartbeat_interval_ms=self._config.coordination.broker_heartbeat_interval_ms,
         )
 
     async def _open_log_dirs(

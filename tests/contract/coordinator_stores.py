@@ -53,7 +53,11 @@ class SqliteStore:
         self.path = path
 
     async def connect(self) -> Coordinator:
-        return await sqlite.connect(self.path, session_timeout_ms=SESSION_TIMEOUT_MS)
+        return await sqlite.connect(
+            self.path,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            heartbeat_interval_ms=SESSION_TIMEOUT_MS // 4,
+        )
 
     async def expire(self, coordinator: Coordinator) -> None:
         tree = SqliteTree(self.path)

@@ -27,7 +27,9 @@ def answer(text: str) -> None:
 
 
 async def main(path: Path, session_timeout_ms: int) -> None:
-    session = await sqlite.connect(path, session_timeout_ms=session_timeout_ms)
+    session = await sqlite.connect(
+        path, session_timeout_ms=session_timeout_ms, heartbeat_interval_ms=session_timeout_ms // 4
+    )
     answer(f"session {session.session_id}")
     while line := await asyncio.to_thread(sys.stdin.readline):
         await obey(session, line.split())

@@ -86,6 +86,14 @@ def start(path: Path) -> Iterator[Start]:
         child.close()
 
 
+async def connect(path: Path, session_timeout_ms: int) -> Coordinator:
+    return await sqlite.connect(
+        path,
+        session_timeout_ms=session_timeout_ms,
+        heartbeat_interval_ms=session_timeout_ms // 4,
+    )
+
+
 async def until_absent(session: Coordinator, node: str) -> float:
     """How many seconds pass until `node` is gone."""
     begun = time.monotonic()
@@ -104,7 +112,7 @@ def held_by(child: SessionProcess, node: str) -> None:
 async def test_a_killed_process_is_noticed_long_before_its_lease_ends(
     path: Path, start: Start
 ) -> None:
-    session = await sqlite.connect(path, session_timeout_ms=LONG_TIMEOUT_MS)
+    session = await connect(path, LONG_TIMEOUT_MS)
     child = start(LONG_TIMEOUT_MS)
     held_by(child, "/claim")
     child.kill()
@@ -115,7 +123,7 @@ async def test_a_killed_process_is_noticed_long_before_its_lease_ends(
 
 @on_loop
 async def test_a_stopped_process_is_noticed_when_its_lease_ends(path: Path, start: Start) -> None:
-    session = await sqlite.connect(path, session_timeout_ms=SHORT_TIMEOUT_MS)
+    session = await connect(path, SHORT_TIMEOUT_MS)
     child = start(SHORT_TIMEOUT_MS)
     held_by(child, "/claim")
     child.tell("wait")
@@ -129,7 +137,7 @@ async def test_a_stopped_process_is_noticed_when_its_lease_ends(path: Path, star
 
 @on_loop
 async def test_a_session_outlives_a_blocked_event_loop(path: Path, start: Start) -> None:
-    session = await sqlite.connect(path, session_timeout_ms=SHORT_TIMEOUT_MS)
+    session = await connect(path, SHORT_TIMEOUT_MS)
     child = start(SHORT_TIMEOUT_MS)
     held_by(child, "/claim")
     child.tell(f"block {3 * SHORT_TIMEOUT_MS / 1_000}")
@@ -161,7 +169,7 @@ async def test_whoever_restarts_after_a_kill_finds_none_of_its_claims(
         child = start(LONG_TIMEOUT_MS)
         held_by(child, "/claim")
         child.kill()
-    session = await sqlite.connect(path, session_timeout_ms=LONG_TIMEOUT_MS)
+    session = await connect(path, LONG_TIMEOUT_MS)
     assert await session.get("/claim") is None
     assert len(list(path.with_name(f"{path.name}-sessions").iterdir())) == 1
     await session.close()
@@ -179,7 +187,7 @@ async def test_what_was_acknowledged_before_a_kill_is_there_after_it(
             child.answer()
         child.kill()
         acknowledged = [int(line) for line in child.rest() if line]
-        session = await sqlite.connect(path, session_timeout_ms=LONG_TIMEOUT_MS)
+        session = await connect(path, LONG_TIMEOUT_MS)
         number, copy = await session.get_many([node, f"{node}-copy"])
         assert number is not None
         assert copy is not None
@@ -190,12 +198,12 @@ async def test_what_was_acknowledged_before_a_kill_is_there_after_it(
 
 @on_loop
 async def test_nodes_survive_a_restart_but_ephemeral_ones(path: Path) -> None:
-    session = await sqlite.connect(path, session_timeout_ms=LONG_TIMEOUT_MS)
+    session = await connect(path, LONG_TIMEOUT_MS)
     await session.create("/kept", b"value")
     await session.create("/claim", b"", ephemeral=True)
     before = await session.get("/kept")
     await session.close()
-    session = await sqlite.connect(path, session_timeout_ms=LONG_TIMEOUT_MS)
+    session = await connect(path, LONG_TIMEOUT_MS)
     assert await session.get("/kept") == before
     assert await session.children("/") == ["kept"]
     await session.create("/later", b"")
@@ -208,7 +216,7 @@ async def test_nodes_survive_a_restart_but_ephemeral_ones(path: Path) -> None:
 
 @on_loop
 async def test_a_write_waits_for_another_process_that_has_the_file_locked(path: Path) -> None:
-    session = await sqlite.connect(path, session_timeout_ms=LONG_TIMEOUT_MS)
+    session = await connect(path, LONG_TIMEOUT_MS)
     locker = SqliteTree(path)
     locker.begin()
     write = asyncio.create_task(session.create("/a", b""))
@@ -222,7 +230,7 @@ async def test_a_write_waits_for_another_process_that_has_the_file_locked(path: 
 
 @on_loop
 async def test_a_full_disk_refuses_writes_but_costs_no_session(path: Path, start: Start) -> None:
-    session = await sqlite.connect(path, session_timeout_ms=SHORT_TIMEOUT_MS)
+    session = await connect(path, SHORT_TIMEOUT_MS)
     child = start(SHORT_TIMEOUT_MS)
     held_by(child, "/claim")
     child.tell("fill /filled 300000")
@@ -238,7 +246,7 @@ async def test_a_full_disk_refuses_writes_but_costs_no_session(path: Path, start
 def test_a_file_that_is_no_database_is_refused_by_name(path: Path) -> None:
     path.write_bytes(b"this is not a database, whatever its name says" * 100)
     with pytest.raises(StorageError, match=r"coordination\.db"):
-        asyncio.run(sqlite.connect(path, session_timeout_ms=LONG_TIMEOUT_MS))
+        asyncio.run(connect(path, LONG_TIMEOUT_MS))
 
 
 @on_loop
@@ -247,19 +255,19 @@ async def test_a_file_of_a_later_tidelog_is_refused_by_name(path: Path) -> None:
     connection.execute("PRAGMA user_version = 99")
     connection.close()
     with pytest.raises(StorageError, match=r"coordination\.db.*99"):
-        await sqlite.connect(path, session_timeout_ms=LONG_TIMEOUT_MS)
+        await connect(path, LONG_TIMEOUT_MS)
 
 
 @on_loop
 async def test_a_folder_that_cannot_be_made_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match=r"file/c\.db"):
-        await sqlite.connect(tmp_path / "file" / "c.db", session_timeout_ms=LONG_TIMEOUT_MS)
+        await connect(tmp_path / "file" / "c.db", LONG_TIMEOUT_MS)
 
 
 @on_loop
 async def test_a_thousand_calls_at_once_are_all_answered(path: Path) -> None:
-    session = await sqlite.connect(path, session_timeout_ms=LONG_TIMEOUT_MS)
+    session = await connect(path, LONG_TIMEOUT_MS)
     await asyncio.gather(*(session.create(f"/{number}", b"") for number in range(2_500)))
     assert len(await session.children("/")) == 2_500
     await session.close()
@@ -267,7 +275,7 @@ async def test_a_thousand_calls_at_once_are_all_answered(path: Path) -> None:
 
 @on_loop
 async def test_sessions_of_one_process_end_one_by_one(path: Path) -> None:
-    sessions = [await sqlite.connect(path, session_timeout_ms=SHORT_TIMEOUT_MS) for _ in range(3)]
+    sessions = [await connect(path, SHORT_TIMEOUT_MS) for _ in range(3)]
     for number, each in enumerate(sessions):
         await each.create(f"/{number}", b"", ephemeral=True)
     await sessions[0].close()

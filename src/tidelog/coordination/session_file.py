@@ -43,9 +43,10 @@ class SessionFile:
     waits for its disk can make the lease run out.
     """
 
-    def __init__(self, path: Path, *, session_timeout_ms: int) -> None:
+    def __init__(self, path: Path, *, session_timeout_ms: int, heartbeat_interval_ms: int) -> None:
         self._path = path
         self._session_timeout_ms = session_timeout_ms
+        self._heartbeat_interval_ms = heartbeat_interval_ms
         self._closed = threading.Event()
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -61,9 +62,7 @@ class SessionFile:
         os.close(self._descriptor)
 
     def _run(self) -> None:
-        # A quarter: three renewals may fail or be late before anybody may doubt us.
-        interval_s = self._session_timeout_ms / 4_000
-        while not self._closed.wait(interval_s):
+        while not self._closed.wait(self._heartbeat_interval_ms / 1_000):
             try:
                 self._renew()
             except OSError as error:

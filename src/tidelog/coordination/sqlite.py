@@ -47,13 +47,22 @@ from tidelog.coordination.watches import WatchSlot
 Answer = TypeVar("Answer")
 
 
-async def connect(path: Path, *, session_timeout_ms: int) -> "SqliteCoordinator":
+async def connect(
+    path: Path, *, session_timeout_ms: int, heartbeat_interval_ms: int
+) -> "SqliteCoordinator":
     """Begin a session on the file at `path`, which is made if it is absent.
+
+    The lease is renewed every `heartbeat_interval_ms`; nobody may call the session dead before
+    `session_timeout_ms` have passed without that, unless its process is gone.
 
     Sessions of processes that died are ended first, so a broker that restarts finds none of its
     former claims. Raises StorageError if the file cannot be used.
     """
-    coordinator = SqliteCoordinator(path, session_timeout_ms=session_timeout_ms)
+    coordinator = SqliteCoordinator(
+        path,
+        session_timeout_ms=session_timeout_ms,
+        heartbeat_interval_ms=heartbeat_interval_ms,
+    )
     await coordinator.join()
     return coordinator
 
@@ -61,7 +70,7 @@ async def connect(path: Path, *, session_timeout_ms: int) -> "SqliteCoordinator"
 class SqliteCoordinator:
     """One session; use `connect` to begin it."""
 
-    def __init__(self, path: Path, *, session_timeout_ms: int) -> None:
+    def __init__(self, path: Path, *, session_timeout_ms: int, heartbeat_interval_ms: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._joined: asyncio.Future[int] = self._loop.create_future()
         self._ended = asyncio.Event()
@@ -70,6 +79,7 @@ class SqliteCoordinator:
         self._worker = SqliteWorker(
             path,
             session_timeout_ms=session_timeout_ms,
+            heartbeat_interval_ms=heartbeat_interval_ms,
             post=self._post,
             joined=self._on_joined,
             ended=self._on_ended,

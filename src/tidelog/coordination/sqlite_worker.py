@@ -104,6 +104,7 @@ class SqliteWorker:
         path: Path,
         *,
         session_timeout_ms: int,
+        heartbeat_interval_ms: int,
         post: Callable[[Sequence[Callback]], None],
         joined: Callable[[int | TidelogError], None],
         ended: Callback,
@@ -112,6 +113,7 @@ class SqliteWorker:
         self._path = path
         self._folder = path.with_name(f"{path.name}-sessions")
         self._session_timeout_ms = session_timeout_ms
+        self._heartbeat_interval_ms = heartbeat_interval_ms
         self._post = post
         self._joined = joined
         self._ended = ended
@@ -168,7 +170,9 @@ class SqliteWorker:
                 tree.end_session(session_id)
             tree.add_session(self._session_id, process_id=os.getpid())
             session_file = SessionFile(
-                self._session_path(self._session_id), session_timeout_ms=self._session_timeout_ms
+                self._session_path(self._session_id),
+                session_timeout_ms=self._session_timeout_ms,
+                heartbeat_interval_ms=self._heartbeat_interval_ms,
             )
         except BaseException:
             tree.roll_back()

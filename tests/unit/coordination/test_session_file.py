@@ -6,7 +6,9 @@ from tidelog.coordination.session_file import SessionFile, SessionProbe, monoton
 
 
 def test_a_held_session_looks_alive_to_others_of_the_same_process(tmp_path: Path) -> None:
-    session = SessionFile(tmp_path / "1", session_timeout_ms=60_000)
+    session = SessionFile(
+        tmp_path / "1", session_timeout_ms=60_000, heartbeat_interval_ms=60_000 // 4
+    )
     probes = [SessionProbe(tmp_path / "1") for _ in range(2)]
     for probe in probes:
         assert not probe.is_unlocked()
@@ -16,7 +18,9 @@ def test_a_held_session_looks_alive_to_others_of_the_same_process(tmp_path: Path
 
 
 def test_a_closed_session_is_dead_and_leaves_no_file(tmp_path: Path) -> None:
-    session = SessionFile(tmp_path / "1", session_timeout_ms=60_000)
+    session = SessionFile(
+        tmp_path / "1", session_timeout_ms=60_000, heartbeat_interval_ms=60_000 // 4
+    )
     early = SessionProbe(tmp_path / "1")
     session.close()
     late = SessionProbe(tmp_path / "1")
@@ -27,7 +31,9 @@ def test_a_closed_session_is_dead_and_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_a_lease_that_is_not_renewed_runs_out(tmp_path: Path) -> None:
-    session = SessionFile(tmp_path / "1", session_timeout_ms=60_000)
+    session = SessionFile(
+        tmp_path / "1", session_timeout_ms=60_000, heartbeat_interval_ms=60_000 // 4
+    )
     probe = SessionProbe(tmp_path / "1")
     assert not probe.is_overdue(monotonic_ms() + 59_000)
     assert probe.is_overdue(monotonic_ms() + 60_001)
