@@ -13,7 +13,13 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from tests.integration.conftest import StartBroker
 from tests.support.broker_process import BrokerProcess
-from tests.support.clients import create_topic, numbered_records, read_partition, send
+from tests.support.clients import (
+    DeliveryFailed,
+    create_topic,
+    numbered_records,
+    read_partition,
+    send,
+)
 from tests.support.server_process import wait_until
 
 SMALL_DISK = "16m"
@@ -120,7 +126,7 @@ def test_other_log_directories_serve_on_while_one_is_full(
     on_small = int((small_disk / "logs" / f"{TOPIC}-1").exists())
     on_roomy = 1 - on_small
     records = numbered_records(1_000, value_size_bytes=20_000, seed="full")
-    with pytest.raises(Exception, match="torage"):
+    with pytest.raises(DeliveryFailed, match="KAFKA_STORAGE_ERROR"):
         send(
             broker.bootstrap,
             TOPIC,
