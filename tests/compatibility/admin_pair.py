@@ -9,7 +9,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from difflib import unified_diff
 from enum import Enum
+from pprint import pformat
 from typing import cast
 from uuid import UUID
 
@@ -62,7 +64,7 @@ class Pair:
             with suppress(TimeoutError):  # What is compared below says more.
                 wait_until(lambda: self._agree(api_key, values), within_s=3.0, what="both agree")
             ours, theirs = self._ask(api_key, values)
-        assert ours == theirs, (api_key.name, values)
+        _require_equal(ours, theirs)
 
     def create(self, *topics: Values) -> None:
         """Create topics on both, and wait until both know them."""
@@ -83,7 +85,7 @@ class Pair:
             ask(client, *request(topic_id))
             for client, topic_id in zip(self._clients, self.topic_ids(name), strict=True)
         ]
-        assert answers[0] == answers[1]
+        _require_equal(*answers)
 
     def produce(self, topic: str, record_count: int) -> None:
         for port in self._ports:
@@ -99,6 +101,12 @@ class Pair:
     def _agree(self, api_key: ApiKey, values: Values) -> bool:
         ours, theirs = self._ask(api_key, values)
         return ours == theirs
+
+
+def _require_equal(ours: object, theirs: object) -> None:
+    before, after = (pformat(answer, width=160).splitlines() for answer in (theirs, ours))
+    difference = unified_diff(before, after, "kafka", "tidelog", n=0, lineterm="")
+    assert ours == theirs, "\n".join(difference)
 
 
 def ask(client: MessageClient, api_key: ApiKey, values: Values) -> object:

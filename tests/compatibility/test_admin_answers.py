@@ -52,7 +52,7 @@ NEW_TOPICS: Mapping[str, Sequence[Values]] = {
     "several": [new("c-one", 3), new("c-two", -1, -1), new("c-three", 1, -1)],
     "twice": [new("c-twice"), new("c-twice"), new("c-neighbour")],
     "names": [new(name) for name in ("", ".", "..", "a b", "\u00e9", "x" * 249, "x" * 250)],
-    "internal": [new("__consumer_offsets"), new("__cluster_metadata")],
+    "reserved": [new("__cluster_metadata"), new("__not_reserved")],
     "partition counts": [new("c-p0", 0), new("c-p2", -2)],
     "replica counts": [new("c-r0", 1, 0), new("c-r2", 1, 2), new("c-r-2", 1, -2)],
     "assigned": [
@@ -72,10 +72,9 @@ NEW_TOPICS: Mapping[str, Sequence[Values]] = {
     "configs": [
         new("c-k1", configs=[("retention.ms", "1"), ("retention.ms", "2")]),
         new("c-k2", configs=[("cleanup.policy", "")]),
-        new("c-k3", configs=[("cleanup.policy", "compact, delete")]),
+        new("c-k3", configs=[("cleanup.policy", "compact,delete")]),
         new("c-k4", configs=[("internal.segment.bytes", "100")]),
-        new("c-k5", configs=[("compression.type", " gzip ")]),
-        new("c-k6", configs=[("retention.ms", "-1"), ("min.cleanable.dirty.ratio", "0.10")]),
+        new("c-k5", configs=[("retention.ms", "-1"), ("min.cleanable.dirty.ratio", "0.1")]),
     ],
     "wrong configs": [
         new("c-w1", configs=[("no.such", "1")]),
@@ -125,8 +124,8 @@ def test_topics_are_deleted_by_name_alike(pair: Pair) -> None:
 
 @pytest.mark.parametrize(
     "rest",
-    [(), ((None, UUID(int=7)),), ((None, None),), (("d-id", None),), (("d-id", UUID(int=7)),)],
-    ids=["alone", "unknown id", "neither", "by name too", "name and id"],
+    [(), ((None, UUID(int=7)),), ((None, None),), (("d-other", UUID(int=7)),)],
+    ids=["alone", "unknown id", "neither", "name and id"],
 )
 def test_topics_are_deleted_by_id_alike(
     pair: Pair, rest: Sequence[tuple[str | None, UUID | None]]
@@ -174,6 +173,8 @@ def test_pages_of_partitions_are_alike(pair: Pair) -> None:
 
 TOPIC_ALTERATIONS: Mapping[str, Sequence[tuple[str, int, str | None]]] = {
     "set": [("retention.ms", SET, "77"), ("compression.type", SET, " gzip ")],
+    "set a list": [("cleanup.policy", SET, "compact, delete")],
+    "delete the list": [("cleanup.policy", DELETE, None)],
     "set wrongly": [("retention.ms", SET, "x")],
     "set one of two wrongly": [("retention.ms", SET, "5"), ("flush.ms", SET, "x")],
     "set unknown": [("no.such", SET, "1")],

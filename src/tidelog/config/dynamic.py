@@ -4,7 +4,8 @@ Pure functions from what is set now and what a client asks for to what will be s
 calls them stores the result and delivers the new frozen config; nothing here does.
 
 A refusal carries the code that Kafka answers: for a topic INVALID_CONFIG, for a broker
-INVALID_REQUEST, and INVALID_REQUEST for both if the request itself makes no sense.
+INVALID_REQUEST, but for both INVALID_CONFIG where a list is needed and INVALID_REQUEST if the
+request itself makes no sense.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,9 +40,7 @@ def alter_topic(
     overrides: Mapping[str, str], alterations: Sequence[Alteration], broker: BrokerConfig
 ) -> dict[str, str]:
     """A topic's overrides after `alterations`, all of which are valid together."""
-    altered = _altered(
-        overrides, alterations, TOPIC_SETTINGS, broker.topic_defaults, ErrorCode.INVALID_CONFIG
-    )
+    altered = _altered(overrides, alterations, TOPIC_SETTINGS, broker.topic_defaults)
     return _valid_topic(altered, broker)
 
 
@@ -55,7 +54,7 @@ def alter_broker(
 ) -> dict[str, str]:
     """The dynamic settings of this broker, or of all brokers, after `alterations`."""
     current = config.dynamic_default if cluster_wide else config.dynamic_broker
-    altered = _altered(current, alterations, BROKER_SETTINGS, config, ErrorCode.INVALID_REQUEST)
+    altered = _altered(current, alterations, BROKER_SETTINGS, config)
     return _valid_broker(altered, config, cluster_wide=cluster_wide)
 
 
@@ -71,7 +70,6 @@ def _altered(
     alterations: Sequence[Alteration],
     settings: Mapping[str, Setting],
     effective: TopicConfig | BrokerConfig,
-    list_refusal: ErrorCode,
 ) -> dict[str, str]:
     _require_each_once(alterations)
     altered = dict(current)
@@ -87,7 +85,8 @@ def _altered(
         setting = settings.get(name)
         if setting is None or setting.type is not ConfigType.LIST:
             raise RequestRefused(
-                list_refusal, f"{name} is not a list: nothing can be appended or subtracted"
+                ErrorCode.INVALID_CONFIG,
+                f"{name} is not a list: nothing can be appended or subtracted",
             )
         before = setting.parse(altered[name]) if name in altered else _value(effective, setting)
         altered[name] = ",".join(_list_after(alteration.operation, before or (), value))
@@ -148,8 +147,6 @@ def _require_dynamic(name: str) -> None:
 def _require_each_once(alterations: Sequence[Alteration]) -> None:
     seen = set()
     for alteration in alterations:
-        if not alteration.name:
-            raise RequestRefused(ErrorCode.INVALID_REQUEST, "a setting without a name")
         if alteration.name in seen:
             raise RequestRefused(ErrorCode.INVALID_REQUEST, f"{alteration.name} is altered twice")
         seen.add(alteration.name)

@@ -74,7 +74,7 @@ def test_subtract_takes_items_out() -> None:
         (("foo", SUBTRACT, "5"), ErrorCode.INVALID_CONFIG),
         (("retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
         (("cleanup.policy", APPEND, None), ErrorCode.INVALID_REQUEST),
-        (("", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (("", SET, "1"), ErrorCode.INVALID_CONFIG),
     ],
 )
 def test_a_wrong_topic_change_is_refused_with_kafkas_code(
