@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import uvloop
@@ -48,7 +49,9 @@ from tidelog.coordination.port import Coordinator
 from tidelog.core.controller.image import Endpoint
 from tidelog.core.sessions import FetchSessionCache
 from tidelog.storage.disk import RealDisk
+from tidelog.storage.layout import META_PROPERTIES
 from tidelog.storage.log_dir import LogDir, open_log_dir
+from tidelog.storage.meta_properties import read_meta_properties
 from tidelog.telemetry import logs
 from tidelog.wire.api import ApiKey
 
@@ -99,12 +102,13 @@ class Node:
         endpoints = await self._bind(server)
         controller = ControllerRunner(
             connect=self._connect,
-            config=self._config,
+            config=self._with_found_cluster_id(),
             endpoints=endpoints,
             clock=self._clock,
             chance=random.SystemRandom(),
         )
         await controller.start()
+        following = tasks.create_task(controller.run())
         log_dirs = await self._open_log_dirs(loop, controller.image.cluster_id)
         replicas = self._replicas(log_dirs, tasks)
         await replicas.start(controller)
@@ -120,7 +124,7 @@ class Node:
         )
         jobs = [
             *upkeep.start(tasks),
-            tasks.create_task(controller.run()),
+            following,
             tasks.create_task(_warm_up(dispatcher)),
         ]
         await server.listen()
@@ -165,6 +169,21 @@ class Node:
                 )
             )
         return tuple(endpoints)
+
+    def _with_found_cluster_id(self) -> BrokerConfig:
+        """A new cluster on folders that have an identity already goes by that (adoption)."""
+        coordination = self._config.coordination
+        if coordination.tidelog_cluster_id is not None:
+            return self._config
+        for path in self._config.log_dirs:
+            try:
+                found = read_meta_properties(self._disk, path / META_PROPERTIES)
+            except StorageError:
+                continue  # Opening the directory says what is wrong with it.
+            if found is not None:
+                coordination = replace(coordination, tidelog_cluster_id=found.cluster_id)
+                return replace(self._config, coordination=coordination)
+        return self._config
 
     async def _connect(self) -> Coordinator:
         return await sqlite.connect(

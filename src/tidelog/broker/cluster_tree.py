@@ -349,6 +349,19 @@ class ClusterTree:
                 continue
             return block
 
+    async def skip_producer_ids(self, broker_id: BrokerId, end_id: int) -> None:
+        """Hand out no id below `end_id` from now on: somebody else has."""
+        node = await self._get(nodes.PRODUCER_ID_BLOCK)
+        before = nodes.decode_producer_id_block(node.value)
+        first_id = 0 if before is None else before.end_id
+        if end_id <= first_id:
+            return
+        await self._coordinator.set(
+            nodes.PRODUCER_ID_BLOCK,
+            nodes.encode_producer_id_block(ProducerIdBlock(broker_id, first_id, end_id)),
+            expected_version=node.version,
+        )
+
     async def _get(self, path: str) -> Node:
         return _required(path, await self._coordinator.get(path))
 

@@ -58,6 +58,7 @@ from tidelog.core.controller.changes import (
     BrokerGone,
     Change,
     ControllerChanged,
+    TopicCreated,
     TopicDeleted,
     broker_changes,
     changes_between,
@@ -227,6 +228,20 @@ class ControllerRunner:
             return await self._ask(self._take_producer_ids)
         except RequestRefused as refusal:
             raise RequestRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, refusal.message) from None
+
+    async def adopt_topics(self, found: Sequence[TopicCreated], *, producer_end_id: int) -> None:
+        """Take over topics whose logs another cluster left on this broker's disks, ids and all.
+
+        Producers of that cluster have ids below `producer_end_id`, which are not given again.
+        Raises RequestRefused if that cannot be stored.
+        """
+
+        async def carry_out() -> None:
+            session, fence = self._claim()
+            await session.tree.skip_producer_ids(self._me.broker_id, producer_end_id)
+            await self._commit(session, fence, found)
+
+        await self._ask(carry_out)
 
     def _validate_configs(self, settings: Settings) -> None:
         replace_topic(settings, self._config)

@@ -16,11 +16,20 @@ open.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from uuid import uuid4
 
 from tidelog.base.errors import StorageError
-from tidelog.base.ids import BrokerId, Offset, TopicId, TopicPartition
+from tidelog.base.ids import (
+    NO_BROKER,
+    NO_LEADER_EPOCH,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 from tidelog.base.ports import Clock
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.log_dir_runner import LogDirRunner
@@ -41,7 +50,7 @@ from tidelog.core.controller.changes import (
     TopicDeleted,
     changes_between,
 )
-from tidelog.core.controller.image import EMPTY_IMAGE, ClusterImage, PartitionImage
+from tidelog.core.controller.image import EMPTY_IMAGE, ClusterImage, PartitionImage, TopicImage
 from tidelog.core.partition.epochs import EpochHistory, EpochStart
 from tidelog.core.partition.leader import PartitionLeader, elected
 from tidelog.core.transactions.producers import ProducerStates
@@ -53,6 +62,17 @@ logger = logging.getLogger(__name__)
 
 OPEN_AT_ONCE = 64
 PRODUCERS_MAX_PER_PARTITION = 10_000
+# Kafka keeps topic settings elsewhere. Until somebody sets them again, nothing may expire.
+ADOPTED_SETTINGS = {"retention.ms": "-1", "retention.bytes": "-1"}
+NO_STATE = PartitionImage(
+    leader=NO_BROKER,
+    leader_epoch=NO_LEADER_EPOCH,
+    replicas=(),
+    isr=(),
+    adding_replicas=(),
+    removing_replicas=(),
+    partition_epoch=0,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +85,7 @@ class _Wanted:
     config: TopicConfig
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Opened:
     """What a thread made of a `_Wanted`."""
 
@@ -117,10 +137,15 @@ class Replicas:
 
     async def start(self, controller: ControllerRunner) -> None:
         """Open everything the cluster wants here, and follow it from now on."""
+        adopted = {} if controller.image.topics else await self._adopt(controller)
         image = controller.image
         self._partitions.on_image(image, changes_between(EMPTY_IMAGE, image))
         self._on_broker_config(image)
         controller.subscribe(self.on_image)
+        for opened, log_dir in adopted.items():
+            state = image.partition(*opened.wanted.topic_partition)
+            assert state is not None
+            self._serve(log_dir, replace(opened, wanted=replace(opened.wanted, state=state)))
         await self.open_all(image)
 
     # -- what the image says ---------------------------------------------------------------------
@@ -209,7 +234,12 @@ class Replicas:
         Returns how many partitions this broker serves. Folders that nothing in the image asks
         for are left alone and named in the log.
         """
-        wanted = [one for name in image.topics for one in self._wanted(image, name, 0)]
+        wanted = [
+            one
+            for name in image.topics
+            for one in self._wanted(image, name, 0)
+            if self._partitions.replica(*one.topic_partition) is None
+        ]
         found = await self._find_folders()
         here: dict[LogDirRunner, list[_Wanted]] = {log_dir: [] for log_dir in self._log_dirs}
         missing = []
@@ -220,6 +250,8 @@ class Replicas:
             else:
                 here[log_dir].append(one)
         for topic_partition, log_dir in found.items():
+            if topic_partition in log_dir.runners:
+                continue
             logger.warning(
                 "stray partition folder left alone",
                 extra={"partition": topic_partition, "log_dir": log_dir.path},
@@ -364,6 +396,37 @@ class Replicas:
             if self._partitions.replica(*one.topic_partition) is None:
                 self._partitions.mark_offline(one.topic_partition)
 
+    # -- logs that another cluster wrote ---------------------------------------------------------
+
+    async def _adopt(self, controller: ControllerRunner) -> "dict[_Opened, LogDirRunner]":
+        """A new cluster on old folders, say of a Kafka that was here before: take them over.
+
+        Only where the coordinator knows no topic at all. Later on, a folder that nobody asked
+        for is what is left of a topic that was deleted.
+        """
+        found = await self._find_folders()
+        config = TopicConfig.resolve(ADOPTED_SETTINGS, self._config.topic_defaults)
+        opened: dict[_Opened, LogDirRunner] = {}
+        for topic_partition, log_dir in found.items():
+            assert log_dir.log_dir is not None
+            topic_id = await log_dir.executor.urgent(log_dir.log_dir.topic_id, topic_partition)
+            wanted = _Wanted(topic_partition, topic_id or TopicId(uuid4()), NO_STATE, config)
+            try:
+                log = await log_dir.executor.urgent(
+                    self._open_log, log_dir.log_dir, wanted, self._clock.now_ms()
+                )
+            except StorageError as error:
+                log_dir.on_failure(error)
+                continue
+            opened[log] = log_dir
+        if opened:
+            await controller.adopt_topics(
+                _found_topics(opened, self._broker_id),
+                producer_end_id=max(one.producers.end_producer_id for one in opened),
+            )
+            logger.info("partitions adopted", extra={"partitions": len(opened)})
+        return opened
+
     # -- a directory that comes back -------------------------------------------------------------
 
     async def reopen(self, log_dir: LogDirRunner) -> None:
@@ -404,6 +467,39 @@ class _Snapshot:
 
     log: Log
     high_watermark: Offset
+
+
+def _found_topics(opened: Iterable[_Opened], broker_id: BrokerId) -> list[TopicCreated]:
+    """The topics that these logs belong to; numbers that are missing become empty partitions."""
+    logs: dict[str, dict[int, _Opened]] = {}
+    for one in opened:
+        topic, partition = one.wanted.topic_partition
+        logs.setdefault(topic, {})[partition] = one
+    return [
+        TopicCreated(
+            TopicImage(
+                topic,
+                next(iter(partitions.values())).wanted.topic_id,
+                tuple(
+                    _found_state(partitions.get(number), broker_id)
+                    for number in range(max(partitions) + 1)
+                ),
+            ),
+            ADOPTED_SETTINGS,
+        )
+        for topic, partitions in logs.items()
+    ]
+
+
+def _found_state(opened: _Opened | None, broker_id: BrokerId) -> PartitionImage:
+    last_epoch = -1 if opened is None else opened.epochs.latest_epoch
+    return replace(
+        NO_STATE,
+        leader=broker_id,
+        leader_epoch=LeaderEpoch(last_epoch + 1),
+        replicas=(broker_id,),
+        isr=(broker_id,),
+    )
 
 
 def _snapshot(runner: PartitionRunner) -> _Snapshot:

@@ -7,7 +7,7 @@ crashes. The next block is asked for when the last id is taken; requests that ar
 import asyncio
 from collections import deque
 
-from tidelog.base.errors import ErrorCode
+from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
@@ -47,16 +47,29 @@ class InitProducerIdHandler:
         return pending
 
     async def _ask_for_block(self) -> None:
-        while self._waiting:
-            self._block = iter(await self._controller.allocate_producer_ids())
+        try:
             while self._waiting:
-                producer_id = next(self._block, None)
-                if producer_id is None:
-                    break
-                pending, header = self._waiting.popleft()
-                if pending.is_wanted:
-                    pending.complete([_encode(header, ErrorCode.NONE, producer_id)])
-        self._is_asking = False
+                self._block = iter(await self._controller.allocate_producer_ids())
+                self._serve_waiting()
+        except RequestRefused as refusal:
+            self._refuse_waiting(refusal.code)
+        finally:
+            self._is_asking = False
+
+    def _serve_waiting(self) -> None:
+        while self._waiting:
+            producer_id = next(self._block, None)
+            if producer_id is None:
+                return
+            pending, header = self._waiting.popleft()
+            if pending.is_wanted:
+                pending.complete([_encode(header, ErrorCode.NONE, producer_id)])
+
+    def _refuse_waiting(self, code: ErrorCode) -> None:
+        while self._waiting:
+            pending, header = self._waiting.popleft()
+            if pending.is_wanted:
+                pending.complete([_encode(header, code, NO_PRODUCER_ID)])
 
 
 def _refusal(transactional_id: str) -> ErrorCode:

@@ -69,6 +69,11 @@ class ProducerStates:
         return len(self._producers)
 
     @property
+    def end_producer_id(self) -> int:
+        """One past the largest producer id that is known here."""
+        return max(self._producers, default=-1) + 1
+
+    @property
     def first_open_transaction_offset(self) -> Offset | None:
         """Where the oldest undecided transaction begins. Nothing from there on is stable."""
         return next(iter(self._open_transactions.values()), None)
