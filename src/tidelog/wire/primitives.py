@@ -24,8 +24,8 @@ from typing import Final, cast
 
 from tidelog.base.errors import WireError
 
-# More topics or partitions than a cluster holds. An element costs about 200 bytes once decoded.
-ELEMENTS_MAX: Final = 250_000
+# More topics or partitions than one broker holds. An element costs up to 500 bytes once decoded.
+ELEMENTS_MAX: Final = 100_000
 # Kafka's own messages have up to four. Unknown ones are skipped, whoever invented them.
 TAGGED_FIELDS_MAX: Final = 16
 
@@ -155,11 +155,6 @@ def nullable_string(text: str | None, *, flexible: bool) -> bytes:
 def array_count(count: int, *, flexible: bool) -> bytes:
     """What precedes the elements of an array."""
     return uvarint(count + 1) if flexible else _INT32.pack(count)
-
-
-def null_array(*, flexible: bool) -> bytes:
-    """An array that is not there."""
-    return b"\x00" if flexible else b"\xff\xff\xff\xff"
 
 
 def int32_array(numbers: tuple[int, ...] | list[int], *, flexible: bool) -> bytes:
