@@ -24,8 +24,6 @@ from tests.support.clients import create_topic
 ROOT = Path(__file__).resolve().parent.parent
 CLIENT_TIMEOUT_S = 60.0
 LOAD_TIMEOUT_S = 300.0
-# Files of a dropped topic go at once, before the kernel has to write them to the disk.
-TOPIC_CONFIG = {"file.delete.delay.ms": "0"}
 
 
 class LoadFailed(Exception):
@@ -61,7 +59,7 @@ def running_bulk(bootstrap: str, topic: str, task: BulkTask) -> Iterator[None]:
 
 @contextmanager
 def topic_for_a_while(bootstrap: str, topic: str, *, partition_count: int) -> Iterator[None]:
-    create_topic(bootstrap, topic, partition_count=partition_count, config=TOPIC_CONFIG)
+    create_topic(bootstrap, topic, partition_count=partition_count, config={})
     yield
     drop_topic(bootstrap, topic)
 

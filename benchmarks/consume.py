@@ -7,7 +7,7 @@ There is no floor: librdkafka's mock broker keeps too little to be read for long
 
 import sys
 
-from benchmarks.clients import TOPIC_CONFIG, run_consume, run_produce, stored_record_count
+from benchmarks.clients import run_consume, run_produce, stored_record_count
 from benchmarks.harness import Bench, run_script
 from benchmarks.load import ConsumeTask, ProduceTask
 from benchmarks.process_stats import cpu_seconds
@@ -44,7 +44,7 @@ def measure(bench: Bench) -> None:
 
 
 def _fill(subject: Subject, record_count: int) -> None:
-    create_topic(subject.bootstrap, TOPIC, partition_count=PARTITION_COUNT, config=TOPIC_CONFIG)
+    create_topic(subject.bootstrap, TOPIC, partition_count=PARTITION_COUNT, config={})
     task = ProduceTask(
         record_count=record_count, value_size_bytes=VALUE_SIZE_BYTES, acks="1", in_batches=True
     )

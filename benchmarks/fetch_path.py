@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.clients import TOPIC_CONFIG
 from benchmarks.harness import Bench, Turn, run_script
 from benchmarks.raw import (
     RawConnection,
@@ -70,7 +69,7 @@ def _start_brokers(bench: Bench) -> dict[str, str]:
         if bench.has(name):
             broker = new_broker(name, bench.folder / name, {})
             bench.running.enter_context(broker)
-            create_topic(broker.bootstrap, TOPIC, partition_count=1, config=TOPIC_CONFIG)
+            create_topic(broker.bootstrap, TOPIC, partition_count=1, config={})
             _fill(broker.bootstrap)
             bootstraps[name] = broker.bootstrap
     return bootstraps
@@ -96,8 +95,7 @@ def _frames(case: Case, count: int) -> list[bytes]:
     positions = range(0, BATCH_COUNT - case.batches + 1, case.batches)
     once = [
         fetch_frame(
-            TOPIC,
-            [(0, position * RECORDS_PER_BATCH)],
+            {TOPIC: [(0, position * RECORDS_PER_BATCH)]},
             partition_max_bytes=batch_size_bytes * case.batches,
             session_id=0,
             session_epoch=-1,

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from benchmarks.clients import TOPIC_CONFIG, run_consume, run_produce
+from benchmarks.clients import run_consume, run_produce
 from benchmarks.harness import Bench, run_script
 from benchmarks.load import ConsumeTask, ProduceTask
 from benchmarks.process_stats import ResidentPeak, resident_mib
@@ -45,7 +45,7 @@ def measure(bench: Bench) -> None:
 
 
 def _idle_mib(broker: Broker) -> float:
-    create_topic(broker.bootstrap, TOPIC, partition_count=PARTITION_COUNT, config=TOPIC_CONFIG)
+    create_topic(broker.bootstrap, TOPIC, partition_count=PARTITION_COUNT, config={})
     record = numbered_records(1, value_size_bytes=100, seed="idle")
     send(broker.bootstrap, TOPIC, record, partition=0, settings={})
     time.sleep(QUIET_S)

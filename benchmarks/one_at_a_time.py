@@ -18,7 +18,6 @@ VALUE_SIZE_BYTES = 100
 BULK_VALUE_SIZE_BYTES = 1_024
 RECORD_COUNT = 3_000
 TOPIC = "single"
-BULK_CONFIG = {"file.delete.delay.ms": "0", "segment.bytes": "104857600"}
 HALF_OF_KAFKA = Target(requirement="T4", of=TIDELOG, against=KAFKA, at_most=0.5)
 
 
@@ -52,7 +51,7 @@ def _latencies(bench: Bench, subject: Subject, acks: str) -> Latencies:
 def _beside_bulk(bench: Bench, turn: Turn, subject: Subject) -> Latencies:
     bulk_topic = f"bulk-{turn.label}"
     if turn.name != FLOOR:
-        create_topic(subject.bootstrap, bulk_topic, partition_count=12, config=BULK_CONFIG)
+        create_topic(subject.bootstrap, bulk_topic, partition_count=12, config={})
     bulk = BulkTask(value_size_bytes=BULK_VALUE_SIZE_BYTES, acks="1")
     with running_bulk(subject.bootstrap, bulk_topic, bulk):
         result = _latencies(bench, subject, "all")

@@ -10,7 +10,7 @@ import io
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Self
 
@@ -107,21 +107,26 @@ def produce_frame(topic: str, partition: int, batch: bytes, *, acks: int) -> byt
 
 
 def fetch_frame(
-    topic: str,
-    offsets: Sequence[tuple[int, int]],
+    offsets: Mapping[str, Sequence[tuple[int, int]]],
     *,
     partition_max_bytes: int,
     session_id: int,
     session_epoch: int,
 ) -> bytes:
-    """`offsets` are pairs of partition and offset; session 0, epoch -1 is a fetch without one."""
-    partitions = tuple(
-        FetchPartition(
-            partition=i32(partition),
-            fetch_offset=i64(offset),
-            partition_max_bytes=i32(partition_max_bytes),
+    """`offsets`: pairs of partition and offset per topic. Session 0, epoch -1: no session."""
+    topics = tuple(
+        FetchTopic(
+            topic=TopicName(topic),
+            partitions=tuple(
+                FetchPartition(
+                    partition=i32(partition),
+                    fetch_offset=i64(offset),
+                    partition_max_bytes=i32(partition_max_bytes),
+                )
+                for partition, offset in pairs
+            ),
         )
-        for partition, offset in offsets
+        for topic, pairs in offsets.items()
     )
     request = FetchRequest(
         max_wait=FETCH_WAIT,
@@ -129,7 +134,7 @@ def fetch_frame(
         max_bytes=i32(50 << 20),
         session_id=i32(session_id),
         session_epoch=i32(session_epoch),
-        topics=(FetchTopic(topic=TopicName(topic), partitions=partitions),),
+        topics=topics,
         forgotten_topics_data=(),
     )
     return _frame(request, api_key=1, api_version=12)

@@ -6,7 +6,7 @@ a broker does. The client is the same for all: a blocking socket and requests en
 
 import sys
 
-from benchmarks.clients import TOPIC_CONFIG, stored_record_count
+from benchmarks.clients import stored_record_count
 from benchmarks.harness import Bench, Turn, run_script
 from benchmarks.raw import (
     RawConnection,
@@ -55,7 +55,7 @@ def _start_brokers(bench: Bench) -> dict[str, str]:
         if bench.has(name):
             broker = new_broker(name, bench.folder / name, {})
             bench.running.enter_context(broker)
-            create_topic(broker.bootstrap, TOPIC, partition_count=1, config=TOPIC_CONFIG)
+            create_topic(broker.bootstrap, TOPIC, partition_count=1, config={})
             bootstraps[name] = broker.bootstrap
     return bootstraps
 

@@ -20,6 +20,8 @@ TIDELOG = "tidelog"
 KAFKA = "kafka"
 FLOOR = "floor"
 KAFKA_HEAP_MIB = 1_024
+# Files of a dropped topic go at once, before the kernel has to write them to the disk.
+SETTINGS = {"log.segment.delete.delay.ms": "0"}
 FLOOR_SOURCE = Path(__file__).with_name("floor.c")
 LISTENING = re.compile(r"^listening on (\S+:\d+)$", re.MULTILINE)
 
@@ -57,10 +59,11 @@ Subject = Broker | FloorProcess
 
 
 def new_broker(name: str, folder: Path, settings: Mapping[str, str]) -> Broker:
+    all_settings = {**SETTINGS, **settings}
     if name == TIDELOG:
-        return BrokerProcess(folder, settings)
+        return BrokerProcess(folder, all_settings)
     assert name == KAFKA
-    return KafkaProcess(folder, settings, jvm_flags=SERVER_FLAGS, heap_mib=KAFKA_HEAP_MIB)
+    return KafkaProcess(folder, all_settings, jvm_flags=SERVER_FLAGS, heap_mib=KAFKA_HEAP_MIB)
 
 
 def new_subject(name: str, folder: Path, settings: Mapping[str, str]) -> Subject:
