@@ -14,6 +14,7 @@ Not here: who may ask, and the shape of the message on the wire.
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import dropwhile
 
 from tidelog.config.broker import BROKER_SETTINGS, BrokerConfig
 from tidelog.config.option import ConfigType, Setting
@@ -141,7 +142,9 @@ def _describe_topic_setting(
 
 
 def _describe_broker_setting(setting: Setting, broker: BrokerConfig) -> DescribedConfig:
-    synonyms = _synonyms(_family_from(setting.name), broker)
+    family = _synonyms(_family_from(setting.name), broker)
+    # A setting that is silent has no value, and nobody set it: its coarser relative speaks.
+    synonyms = tuple(dropwhile(lambda synonym: synonym.name != setting.name, family))
     value = setting.render(broker.value_of(setting))
     return DescribedConfig(
         name=setting.name,

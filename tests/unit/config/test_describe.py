@@ -111,6 +111,14 @@ def test_a_broker_setting_shows_its_layers() -> None:
     ]
 
 
+def test_a_broker_setting_that_is_silent_was_set_by_nobody() -> None:
+    silent = BrokerConfig.load({"log.retention.hours": "5"})
+    [described] = describe_broker(silent, ["log.retention.ms"])
+    assert described.value is None
+    assert described.source is ConfigSource.DEFAULT_CONFIG
+    assert synonyms(described) == []
+
+
 def test_only_settings_that_can_change_are_not_read_only() -> None:
     assert not broker("log.retention.ms").is_read_only
     assert broker("log.retention.minutes").is_read_only

@@ -104,7 +104,8 @@ def _require_creatable(name: str, image: ClusterImage, existing: Mapping[str, st
         raise RequestRefused(ErrorCode.INVALID_REQUEST, f"'{name}' is reserved by Kafka")
     names.require_legal(name)
     if name in image.topics:
-        raise RequestRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic '{name}' already")
+        # Kafka's own words, because scripts look for them.
+        raise RequestRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     names.require_distinct(name, existing)
 
 

@@ -127,6 +127,7 @@ def test_a_refusal_stays_inside_its_topic() -> None:
             "new": ErrorCode.none,
         }
         refused = results[0]
+        assert refused.error_message == "Topic 'old' already exists."
         assert refused.topic_id is None
         assert (refused.num_partitions, refused.replication_factor) == (-1, -1)
         assert refused.configs == ()
