@@ -265,7 +265,10 @@ class ControllerRunner:
         try:
             return await self._ask(carry_out)
         except RequestRefused as refusal:
-            return decide().failed(refusal.code, refusal.message or refusal.code.name)
+            message = refusal.message or refusal.code.name
+            if refusal.code is ErrorCode.NOT_CONTROLLER:
+                return decide().void(refusal.code, message)
+            return decide().failed(refusal.code, message)
 
     async def _ask(self, action: Callable[[], Awaitable[Answer]]) -> Answer:
         self._joined()

@@ -4,7 +4,7 @@ A decision is made against one image and is void with it: the runner makes the n
 the changes of this one are stored and applied.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tidelog.base.errors import ErrorCode
@@ -24,8 +24,10 @@ class Decision(Generic[Outcome]):
     def failed(self, code: ErrorCode, message: str) -> list[Outcome]:
         """The outcomes if the changes could not be stored: what was refused stays refused."""
         return [
-            replace(outcome, error=code, message=message)
-            if outcome.error is ErrorCode.NONE
-            else outcome
+            outcome.refused(code, message) if outcome.error is ErrorCode.NONE else outcome
             for outcome in self.outcomes
         ]
+
+    def void(self, code: ErrorCode, message: str) -> list[Outcome]:
+        """The outcomes if it was not for this broker to decide: nothing of it counts."""
+        return [outcome.refused(code, message) for outcome in self.outcomes]

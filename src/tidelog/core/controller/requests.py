@@ -5,7 +5,7 @@ request has an outcome of its own, in the order of the request, so that one wron
 spoil its neighbours.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from tidelog.base.errors import ErrorCode
@@ -58,6 +58,13 @@ class TopicOutcome:
     replication_factor: int | None = None
     configs: Settings | None = None
 
+    def refused(self, code: ErrorCode, message: str) -> "TopicOutcome":
+        """The same part of the request, refused after all."""
+        if self.partition_count is None:
+            return replace(self, error=code, message=message)
+        # It was about to be created, and the id it would have had means nothing now.
+        return TopicOutcome(name=self.name, error=code, message=message)
+
 
 class ResourceType(IntEnum):
     """What settings belong to, with the numbers the protocol uses. Others are refused."""
@@ -93,6 +100,10 @@ class ConfigOutcome:
     resource: ConfigResource
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
+
+    def refused(self, code: ErrorCode, message: str) -> "ConfigOutcome":
+        """The same part of the request, refused after all."""
+        return replace(self, error=code, message=message)
 
 
 ConfigReplacement = tuple[ConfigResource, tuple[tuple[str, str | None], ...]]

@@ -308,7 +308,22 @@ def test_nothing_is_deleted_where_deletion_is_switched_off() -> None:
 def test_outcomes_of_changes_that_were_not_stored_are_failures() -> None:
     decision = create(NewTopic(name="a"), NewTopic(name="exists"))
     failed = decision.failed(ErrorCode.REQUEST_TIMED_OUT, "the disk is full")
-    assert [(each.error, each.message) for each in failed] == [
-        (ErrorCode.REQUEST_TIMED_OUT, "the disk is full"),
-        (ErrorCode.TOPIC_ALREADY_EXISTS, decision.outcomes[1].message),
+    assert failed == [
+        TopicOutcome(name="a", error=ErrorCode.REQUEST_TIMED_OUT, message="the disk is full"),
+        decision.outcomes[1],
+    ]
+
+
+def test_a_deletion_that_was_not_stored_still_says_which_topic() -> None:
+    (failed,) = delete(TopicReference(name="exists")).failed(ErrorCode.REQUEST_TIMED_OUT, "why")
+    assert (failed.name, failed.topic_id) == ("exists", topic_id(1))
+    assert failed.error is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_outcomes_of_a_broker_that_may_not_decide_are_all_refusals() -> None:
+    decision = create(NewTopic(name="a"), NewTopic(name="exists"))
+    refused = decision.void(ErrorCode.NOT_CONTROLLER, "another is")
+    assert [(each.name, each.error) for each in refused] == [
+        ("a", ErrorCode.NOT_CONTROLLER),
+        ("exists", ErrorCode.NOT_CONTROLLER),
     ]

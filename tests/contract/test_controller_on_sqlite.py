@@ -1,0 +1,83 @@
+"""A controller on SQLite that is killed while it works loses nothing it acknowledged (C1, G4)."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import tidelog
+from tests.contract.controller_process import PARTITIONS, new_controller
+from tests.contract.coordinator_stores import on_loop
+from tidelog.base.errors import ErrorCode
+from tidelog.core.controller.image import ClusterImage
+from tidelog.core.controller.requests import NewTopic
+
+SOURCE = Path(tidelog.__file__).parents[1]
+ROOT = SOURCE.parent
+ROUNDS = 6
+
+
+def killed_after(path: Path, line_count: int) -> list[str]:
+    """Let a controller work, kill it after some acknowledgements, return all of them."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.contract.controller_process", str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{SOURCE}{os.pathsep}{ROOT}"},
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        lines = [process.stdout.readline() for _ in range(line_count)]
+        process.kill()
+        lines += process.stdout.readlines()
+    process.wait()
+    assert all(line.endswith("\n") for line in lines[:line_count])
+    return [line.strip() for line in lines if line.endswith("\n")]
+
+
+def check(image: ClusterImage, acknowledged: list[str]) -> None:
+    done = {tuple(line.split()) for line in acknowledged}
+    for what, name in done:
+        if what == "created" and ("deleted", name) not in done:
+            # The very last one may have been deleted without a chance to say so.
+            assert name in image.topics or int(name[1:]) % 3 == 0
+        if what == "deleted":
+            assert name not in image.topics
+        if what == "altered":
+            assert image.topic_config(name) == {"retention.ms": name[1:]}
+    for topic in image.topics.values():
+        assert len(topic.partitions) == PARTITIONS
+
+
+@on_loop
+async def test_whatever_was_acknowledged_before_a_kill_is_there_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "coordination.db"
+    acknowledged: list[str] = []
+    for number in range(ROUNDS):
+        acknowledged += killed_after(path, 5 + 3 * number)
+        runner = new_controller(path)
+        image = await runner.start()
+        assert runner.is_controller
+        check(image, acknowledged)
+        await runner.stop()
+
+
+@on_loop
+async def test_a_thousand_partitions_are_created_well_under_a_second(tmp_path: Path) -> None:
+    """T8: one transaction, however many partitions."""
+    runner = new_controller(tmp_path / "coordination.db")
+    await runner.start()
+    task = asyncio.create_task(runner.run())
+    begun = time.monotonic()
+    (outcome,) = await runner.create_topics(
+        [NewTopic(name="t", partition_count=1_000)], validate_only=False
+    )
+    elapsed_s = time.monotonic() - begun
+    assert outcome.error is ErrorCode.NONE
+    assert elapsed_s < 1
+    task.cancel()
+    await asyncio.wait([task])
+    await runner.stop()
