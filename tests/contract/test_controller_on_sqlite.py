@@ -1,18 +1,14 @@
 """A controller on SQLite that is killed while it works loses nothing it acknowledged (C1, G4)."""
 
-import asyncio
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import tidelog
 from tests.contract.controller_process import PARTITIONS, new_controller
 from tests.contract.coordinator_stores import on_loop
-from tidelog.base.errors import ErrorCode
 from tidelog.core.controller.image import ClusterImage
-from tidelog.core.controller.requests import NewTopic
 
 SOURCE = Path(tidelog.__file__).parents[1]
 ROOT = SOURCE.parent
@@ -63,21 +59,3 @@ async def test_whatever_was_acknowledged_before_a_kill_is_there_after_it(tmp_pat
         assert runner.is_controller
         check(image, acknowledged)
         await runner.stop()
-
-
-@on_loop
-async def test_a_thousand_partitions_are_created_well_under_a_second(tmp_path: Path) -> None:
-    """T8: one transaction, however many partitions."""
-    runner = new_controller(tmp_path / "coordination.db")
-    await runner.start()
-    task = asyncio.create_task(runner.run())
-    begun = time.monotonic()
-    (outcome,) = await runner.create_topics(
-        [NewTopic(name="t", partition_count=1_000)], validate_only=False
-    )
-    elapsed_s = time.monotonic() - begun
-    assert outcome.error is ErrorCode.NONE
-    assert elapsed_s < 1
-    task.cancel()
-    await asyncio.wait([task])
-    await runner.stop()

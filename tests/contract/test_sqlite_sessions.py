@@ -286,3 +286,40 @@ async def test_sessions_of_one_process_end_one_by_one(path: Path) -> None:
     lost.cancel()
     for each in sessions[1:]:
         await each.close()
+
+
+def test_a_session_ends_with_its_event_loop(path: Path) -> None:
+    """Whoever forgets to close a session does not keep its claims for ever."""
+
+    async def forget() -> None:
+        session = await connect(path, LONG_TIMEOUT_MS)
+        await session.create("/claim", b"", ephemeral=True)
+
+    async def wait() -> None:
+        session = await connect(path, LONG_TIMEOUT_MS)
+        await until_absent(session, "/claim")
+        await session.close()
+
+    asyncio.run(forget())
+    asyncio.run(asyncio.wait_for(wait(), 30))
+
+
+@on_loop
+async def test_a_session_whose_file_cannot_be_read_is_given_up(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C6: the file may hold our death sentence, so silence cannot be taken for consent."""
+
+    def fail(_tree: SqliteTree) -> bool:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    session = await connect(path, SHORT_TIMEOUT_MS)
+    await session.create("/claim", b"", ephemeral=True)
+    begun = time.monotonic()
+    monkeypatch.setattr(SqliteTree, "changed_elsewhere", fail)
+    await session.session_lost()
+    assert time.monotonic() - begun > SHORT_TIMEOUT_MS / 1_000 / 2
+    monkeypatch.undo()
+    successor = await connect(path, SHORT_TIMEOUT_MS)
+    assert await successor.get("/claim") is None
+    await successor.close()

@@ -37,6 +37,7 @@ from tidelog.coordination.sqlite_worker import (
     Callback,
     Close,
     Disarm,
+    LoopClosed,
     Read,
     SqliteWorker,
     Watch,
@@ -204,7 +205,14 @@ class SqliteCoordinator:
 
     def _post(self, callbacks: Sequence[Callback]) -> None:
         """Called by the worker, on its thread."""
-        self._loop.call_soon_threadsafe(_run_all, callbacks)
+        if self._loop.is_closed():
+            raise LoopClosed
+        if not callbacks:
+            return
+        try:
+            self._loop.call_soon_threadsafe(_run_all, callbacks)
+        except RuntimeError as error:  # Closed since we asked.
+            raise LoopClosed from error
 
     def _on_joined(self, outcome: int | TidelogError) -> None:
         if isinstance(outcome, TidelogError):

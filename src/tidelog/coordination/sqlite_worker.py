@@ -91,12 +91,16 @@ class Close:
 Request = Read | Write | Arm | Disarm | Close
 
 
+class LoopClosed(Exception):
+    """Nobody is left to answer to: the event loop of the session is closed."""
+
+
 class SqliteWorker:
     """Runs one session from joining to its end; everything it has to say goes through `post`.
 
-    `post` runs callbacks on the event loop and raises RuntimeError if that is closed, which ends
-    the session. `joined` gets the session id or why there is none; `ended` is the last thing
-    posted.
+    `post` runs callbacks on the event loop. It raises LoopClosed if that is closed, also when
+    there is nothing to run, and that ends the session. `joined` gets the session id or why there
+    is none; `ended` is the last thing posted.
     """
 
     def __init__(
@@ -122,6 +126,7 @@ class SqliteWorker:
         self._watches: list[Watch] = []
         self._peers: dict[int, SessionProbe] = {}
         self._closing = False
+        self._is_unreadable = False
         self._looked_at_ms = 0
         self._file_read_at_ms = 0
         self._judge_leases_from_ms = 0
@@ -135,7 +140,7 @@ class SqliteWorker:
             tree, session_file = self._join()
         except (sqlite3.Error, OSError, StorageError) as error:
             failure = StorageError(f"{self._path} cannot be used for coordination: {error}")
-            with suppress(RuntimeError):  # Nobody waits any more.
+            with suppress(LoopClosed):  # Nobody waits any more.
                 self._post([partial(self._joined, failure)])
             return
         try:
@@ -143,8 +148,8 @@ class SqliteWorker:
             self._serve(tree)
         except SessionLost as loss:
             logger.warning("session lost", extra={"session": self._session_id, "why": str(loss)})
-        except RuntimeError as error:
-            logger.debug("event loop closed under a session", exc_info=error)
+        except LoopClosed:
+            logger.debug("event loop closed under a session", extra={"session": self._session_id})
         finally:
             self._leave(tree, session_file)
 
@@ -210,6 +215,7 @@ class SqliteWorker:
                     continue
                 for request in group:
                     self._answer(tree, request)
+            self._post([])
             self._look_around(tree, wrote=wrote)
 
     def _take(self) -> list[Request]:
@@ -289,6 +295,7 @@ class SqliteWorker:
                 self._read_changed_watches(tree)
             self._end_dead_sessions(tree, now_ms)
             self._file_read_at_ms = now_ms
+            self._is_unreadable = False
         except sqlite3.Error as error:
             self._tolerate(error, now_ms)
 
@@ -342,10 +349,12 @@ class SqliteWorker:
 
     def _tolerate(self, error: sqlite3.Error, now_ms: int) -> None:
         """A file that cannot be read may hold our death sentence; assume so in the end (C6)."""
+        if not self._is_unreadable:  # Once is enough; this is looked at many times a second.
+            logger.warning(
+                "coordination file unreadable", extra={"file": str(self._path)}, exc_info=error
+            )
+        self._is_unreadable = True
         unread_ms = now_ms - self._file_read_at_ms
-        logger.warning(
-            "coordination file unreadable", extra={"file": str(self._path)}, exc_info=error
-        )
         if unread_ms > self._session_timeout_ms:
             raise SessionLost(f"{self._path} could not be read for {unread_ms} ms: {error}")
 
@@ -357,7 +366,7 @@ class SqliteWorker:
         for probe in self._peers.values():
             probe.close()
         tree.close()
-        with suppress(RuntimeError):  # The event loop is closed.
+        with suppress(LoopClosed):
             self._post([self._ended])
 
     def _end_own_session(self, tree: SqliteTree) -> None:
