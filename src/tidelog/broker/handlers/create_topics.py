@@ -26,10 +26,13 @@ from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.dispatch import RequestContext
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error, within
 from tidelog.config.broker import BrokerConfig
-from tidelog.config.describe import describe_topic
+from tidelog.config.describe import DescribedConfig, describe_topic
+from tidelog.core.controller.image import Settings
 from tidelog.core.controller.requests import NewTopic, TopicOutcome
 
 _UNKNOWN_COUNT = -1
+
+Configs = tuple[CreatableTopicConfigs, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +54,10 @@ class CreateTopicsHandler:
                 TopicOutcome(name=name, error=ErrorCode.REQUEST_TIMED_OUT) for name in names
             ],
         )
+        inherited = _Inheritance(self.broker_config())
         return CreateTopicsResponse(
             throttle_time=NO_THROTTLE,
-            topics=tuple(self._result(outcome) for outcome in outcomes),
+            topics=tuple(_result(outcome, inherited) for outcome in outcomes),
         )
 
     async def _create(self, request: CreateTopicsRequest) -> list[TopicOutcome]:
@@ -64,31 +68,43 @@ class CreateTopicsHandler:
             await self.partitions_open()
         return outcomes
 
-    def _result(self, outcome: TopicOutcome) -> CreatableTopicResult:
-        return CreatableTopicResult(
-            name=TopicName(outcome.name or ""),
-            topic_id=outcome.topic_id,
-            error_code=message_error(outcome.error),
-            error_message=outcome.message,
-            num_partitions=i32(_count(outcome.partition_count)),
-            replication_factor=i16(_count(outcome.replication_factor)),
-            configs=self._configs(outcome),
-        )
 
-    def _configs(self, outcome: TopicOutcome) -> tuple[CreatableTopicConfigs, ...]:
-        """What applies to the new topic, its own settings and those it inherits."""
-        if outcome.configs is None:
-            return ()
-        return tuple(
-            CreatableTopicConfigs(
-                name=config.name,
-                value=config.value,
-                read_only=config.is_read_only,
-                config_source=i8(config.source),
-                is_sensitive=config.is_sensitive,
-            )
-            for config in describe_topic(outcome.configs, self.broker_config(), None)
-        )
+class _Inheritance:
+    """Settings of topics, their own and what they inherit; the same ones are described once."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._described: dict[frozenset[tuple[str, str]], Configs] = {}
+
+    def describe(self, overrides: Settings) -> Configs:
+        key = frozenset(overrides.items())
+        described = self._described.get(key)
+        if described is None:
+            described = tuple(map(_config, describe_topic(overrides, self._config, None)))
+            self._described[key] = described
+        return described
+
+
+def _result(outcome: TopicOutcome, inherited: _Inheritance) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=TopicName(outcome.name or ""),
+        topic_id=outcome.topic_id,
+        error_code=message_error(outcome.error),
+        error_message=outcome.message,
+        num_partitions=i32(_count(outcome.partition_count)),
+        replication_factor=i16(_count(outcome.replication_factor)),
+        configs=() if outcome.configs is None else inherited.describe(outcome.configs),
+    )
+
+
+def _config(config: DescribedConfig) -> CreatableTopicConfigs:
+    return CreatableTopicConfigs(
+        name=config.name,
+        value=config.value,
+        read_only=config.is_read_only,
+        config_source=i8(config.source),
+        is_sensitive=config.is_sensitive,
+    )
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

@@ -8,8 +8,9 @@ One resource's refusal is that resource's answer; it never fails its neighbours.
 Kafka has and this broker does not (loggers, client metrics, groups) are refused by name.
 """
 
+import asyncio
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,10 +37,13 @@ from tidelog.config.describe import (
     describe_cluster_wide,
     describe_topic,
 )
+from tidelog.core.controller.image import ClusterImage
 from tidelog.core.controller.names import require_legal
 from tidelog.core.controller.requests import ResourceType
 
 NOT_SERVED: Final = {8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
+
+Described = tuple[DescribeConfigsResourceResult, ...]
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
@@ -54,71 +58,94 @@ class DescribeConfigsHandler:
     async def handle(
         self, request: DescribeConfigsRequest, context: RequestContext
     ) -> DescribeConfigsResponse:
-        return DescribeConfigsResponse(
-            throttle_time=NO_THROTTLE,
-            results=tuple(self._result(resource, request) for resource in request.resources),
-        )
+        description = _Description(self.partitions.image, self.broker_config(), request)
+        results = []
+        # What is asked for twice is answered once: an answer must not grow without bound.
+        for resource in dict.fromkeys(request.resources):
+            results.append(description.result(resource))
+            # Let others have their turn. Tools ask for the settings of all topics at once.
+            await asyncio.sleep(0)
+        return DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
 
-    def _result(
-        self, resource: DescribeConfigsResource, request: DescribeConfigsRequest
-    ) -> DescribeConfigsResult:
+
+class _Description:
+    """The settings of a cluster at one moment, described in the detail that a client wants."""
+
+    def __init__(
+        self, image: ClusterImage, config: BrokerConfig, request: DescribeConfigsRequest
+    ) -> None:
+        self._image = image
+        self._config = config
+        self._request = request
+        # Most topics have the same settings.
+        self._topics: dict[object, Described] = {}
+
+    def result(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
         try:
             described = self._describe(resource)
         except RequestRefused as refusal:
             return _answer(resource, refusal.code, refusal.message, ())
-        configs = [_config(config, request) for config in described]
-        return _answer(resource, ErrorCode.NONE, None, configs)
+        return _answer(resource, ErrorCode.NONE, None, described)
 
-    def _describe(self, resource: DescribeConfigsResource) -> list[DescribedConfig]:
+    def _describe(self, resource: DescribeConfigsResource) -> Described:
         # Kafka takes an empty list of names for all of them, as it does null.
         names = resource.configuration_keys or None
         match resource.resource_type:
             case ResourceType.TOPIC:
                 return self._describe_topic(resource.resource_name, names)
             case ResourceType.BROKER:
-                return self._describe_broker(resource.resource_name, names)
+                return self._in_detail(self._describe_broker(resource.resource_name, names))
             case other:
                 name = NOT_SERVED.get(other, str(other))
                 raise RequestRefused(
                     ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {name}"
                 )
 
-    def _describe_topic(self, name: str, names: Collection[str] | None) -> list[DescribedConfig]:
+    def _describe_topic(self, name: str, names: tuple[str, ...] | None) -> Described:
         require_legal(name)
-        image = self.partitions.image
-        if name not in image.topics:
+        if name not in self._image.topics:
             raise RequestRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return describe_topic(image.topic_config(name), self.broker_config(), names)
+        overrides = self._image.topic_config(name)
+        key = frozenset(overrides.items()), names
+        described = self._topics.get(key)
+        if described is None:
+            described = self._in_detail(describe_topic(overrides, self._config, names))
+            self._topics[key] = described
+        return described
 
-    def _describe_broker(self, name: str, names: Collection[str] | None) -> list[DescribedConfig]:
-        config = self.broker_config()
+    def _describe_broker(
+        self, name: str, names: tuple[str, ...] | None
+    ) -> Sequence[DescribedConfig]:
         if not name:
-            return describe_cluster_wide(config, names)
+            return describe_cluster_wide(self._config, names)
         if _INTEGER.fullmatch(name) is None:
             raise RequestRefused(
                 ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
             )
-        if int(name) != config.broker_id:
+        if int(name) != self._config.broker_id:
             raise RequestRefused(
                 ErrorCode.INVALID_REQUEST,
-                f"Unexpected broker id, expected {config.broker_id} or empty string, "
+                f"Unexpected broker id, expected {self._config.broker_id} or empty string, "
                 f"but received {name}",
             )
-        return describe_broker(config, names)
+        return describe_broker(self._config, names)
+
+    def _in_detail(self, configs: Iterable[DescribedConfig]) -> Described:
+        return tuple(_config(config, self._request) for config in configs)
 
 
 def _answer(
     resource: DescribeConfigsResource,
     code: ErrorCode,
     message: str | None,
-    configs: Sequence[DescribeConfigsResourceResult],
+    configs: Described,
 ) -> DescribeConfigsResult:
     return DescribeConfigsResult(
         error_code=message_error(code),
         error_message=message or "",  # As Kafka: null is allowed, but clients have never met it.
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=tuple(configs),
+        configs=configs,
     )
 
 
