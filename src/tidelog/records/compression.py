@@ -20,6 +20,8 @@ from tidelog.base.ports import BytesLike
 from tidelog.records.batch import Codec
 
 ZSTD_LEVEL_DEFAULT = 3
+# How `compression.gzip.level` spells it, after zlib.
+_GZIP_LEVEL_DEFAULT = -1
 _FIRST_OUTPUT_BYTES = 16 * 1024
 _OUTPUT_GROWTH = 4
 
@@ -38,7 +40,8 @@ def compress(codec: Codec, data: BytesLike, *, level: int | None) -> bytes:
         case Codec.NONE:
             return bytes(data)
         case Codec.GZIP:
-            return bytes(cramjam.gzip.compress(data, level=level))
+            chosen = None if level == _GZIP_LEVEL_DEFAULT else level
+            return bytes(cramjam.gzip.compress(data, level=chosen))
         case Codec.SNAPPY:
             return _compress_xerial(data)
         case Codec.LZ4:

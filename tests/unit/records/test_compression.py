@@ -46,6 +46,20 @@ def test_higher_level_is_still_read_back(codec: Codec) -> None:
     assert bytes(decompress(codec, packed, max_bytes=MAX_BYTES)) == plain
 
 
+@pytest.mark.parametrize(
+    ("codec", "level"),
+    [
+        *((Codec.GZIP, level) for level in (-1, 1, 9)),
+        *((Codec.LZ4, level) for level in (1, 9, 17)),
+        *((Codec.ZSTD, level) for level in (-131_072, -1, 0, 3, 22)),
+    ],
+)
+def test_every_level_that_can_be_set_is_taken(codec: Codec, level: int) -> None:
+    """S5: the ends of `compression.*.level` and their defaults."""
+    packed = compress(codec, INCOMPRESSIBLE, level=level)
+    assert bytes(decompress(codec, packed, max_bytes=MAX_BYTES)) == INCOMPRESSIBLE
+
+
 def test_gzip_is_what_the_standard_library_reads() -> None:
     assert gzip.decompress(compress(Codec.GZIP, INCOMPRESSIBLE, level=None)) == INCOMPRESSIBLE
 
