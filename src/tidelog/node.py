@@ -30,6 +30,7 @@ from tidelog.broker.dispatch import ColdHandlers, Dispatcher
 from tidelog.broker.fetch_reader import FetchReader
 from tidelog.broker.handlers.api_versions import ApiVersionsHandler
 from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.find_coordinator import FindCoordinatorHandler
 from tidelog.broker.handlers.init_producer_id import InitProducerIdHandler
 from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
@@ -285,6 +286,7 @@ class Node:
                 ApiKey.FETCH: fetch,
                 ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, tasks),
                 ApiKey.METADATA: metadata,
+                ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(partitions),
                 ApiKey.API_VERSIONS: ApiVersionsHandler(),
                 ApiKey.INIT_PRODUCER_ID: InitProducerIdHandler(controller=controller, tasks=tasks),
                 ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(partitions),

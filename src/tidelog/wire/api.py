@@ -143,6 +143,7 @@ SUPPORTED: Final[Mapping[ApiKey, VersionRange]] = MappingProxyType(
         ApiKey.FETCH: VersionRange(4, 18),
         ApiKey.LIST_OFFSETS: VersionRange(1, 11),
         ApiKey.METADATA: VersionRange(0, 13),
+        ApiKey.FIND_COORDINATOR: VersionRange(0, 6),
         ApiKey.API_VERSIONS: VersionRange(0, 4),
         ApiKey.CREATE_TOPICS: VersionRange(2, 7),
         ApiKey.DELETE_TOPICS: VersionRange(1, 6),
