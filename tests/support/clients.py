@@ -156,7 +156,9 @@ def _read_to(consumer: Consumer, start: int, end: int) -> list[StoredRecord]:
     while start < end and (not records or records[-1].offset + 1 < end):
         if time.monotonic() > deadline:
             raise TimeoutError(f"{len(records)} of the records from {start} to {end} were read")
-        for message in consumer.consume(CONSUME_BATCH, timeout=0.5):
+        # Asking for more than there is would wait for the time-out.
+        wanted = min(CONSUME_BATCH, end - start - len(records))
+        for message in consumer.consume(wanted, timeout=0.5):
             error = message.error()
             if error is not None:
                 raise DeliveryFailed(str(error))
