@@ -402,13 +402,14 @@ class Log(ReadableLog):
         """
         if offset >= self.log_end_offset:
             return
-        if offset < self.segments[0].base_offset:
-            self.truncate_fully_and_start_at(offset)
-            return
-        number = segment_number(self.segments, offset)
+        number = segment_number(self.segments, max(offset, self.segments[0].base_offset))
         segment = self.segments[number]
         position = self._with_indexes(lambda: segment.position_of(offset, self._blocking), offset)
         end_offset = min(offset, self._base_offset_at(segment, position))
+        if end_offset < max(min(offset, self.log_start_offset), self.segments[0].base_offset):
+            # The batch that goes holds the log start, or nothing is left at all.
+            self.truncate_fully_and_start_at(min(offset, self.log_start_offset))
+            return
         self._drop_after(number, end_offset)
         cut_segment(
             self._disk,
@@ -420,7 +421,7 @@ class Log(ReadableLog):
         )
         tail = find_tail(self._disk, segment, index_interval_bytes=self._index_interval_bytes)
         segment.activate(tail.file, tail.indexer, created_ms=segment.created_ms)
-        self._restart(self.segments[: number + 1], end_offset)
+        self._restart(self.segments[: number + 1], tail.end_offset)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Drop everything; the log is empty and begins and ends at `offset`."""

@@ -191,7 +191,9 @@ def open_log_dir(
     `meta.properties` is written where it is absent. Raises StorageError if another process has
     the dir, ConfigError if it belongs to another broker or cluster.
     """
-    disk.make_folder(path)
+    if not disk.exists(path):
+        disk.make_folder(path)
+        disk.flush_folder(path.parent)
     lock = disk.lock(path / layout.LOCK)
     try:
         directory_id = _identify(disk, path, broker_id, cluster_id)

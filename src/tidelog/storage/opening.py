@@ -124,7 +124,10 @@ def open_log(
         complete_end_offset=end_offset if opening.is_clean or opening.is_new else NO_OFFSET,
         is_folder_flushed=opening.is_clean,
     )
-    _replay(log, opening.snapshots, disk, replay, warn)
+    if opening.is_clean:
+        _replay(log, opening.snapshots, disk, replay, warn)
+    else:
+        replay_producers(log, disk, replay, warn)  # Some are gone since the folder was listed.
     return OpenedLog(log, opening.leader_epochs(), opening.scanned_bytes, opening.cut_bytes)
 
 

@@ -17,9 +17,10 @@ Rules:
     R4  Recovery may itself be interrupted: running it twice leaves the same files as once.
     R5  Segments that follow the end are removed before the end is cut, youngest first. In the
         other order a crash between the two would leave a log with a hole that looks whole.
-    R6  A segment that ended early without a trace - its last batches never reached the disk, those
-        of the next segment did - ends the log as well, unless gaps are normal (compaction) or the
-        checkpoint is lost, when old gaps could not be told from new ones.
+    R6  Offsets that are missing end the log as well: a segment whose last batches never reached
+        the disk while those of the next one did, or a batch whose offset, which no checksum
+        covers, is damaged. Not so where gaps are normal (compaction), or below the checkpoint,
+        or where the checkpoint is lost and old gaps cannot be told from new ones.
     R7  What is cut stays cut: the file is flushed before anything can be appended to it.
 
 Not here: records lost by R2 that other replicas still hold. Fetching them again is the
@@ -104,11 +105,15 @@ class Recovery:
             return True  # R2
         if following.base_offset < scanned.end_offset:
             return True  # Two segments claim the same offsets; the first one is in order.
-        return (  # R6
-            following.base_offset > scanned.end_offset
+        return self._is_loss(scanned.end_offset, following.base_offset, recovery_point)
+
+    def _is_loss(self, end_offset: int, next_offset: int, recovery_point: Offset | None) -> bool:
+        """Whether records between `end_offset` and `next_offset` must have been there (R6)."""
+        return (
+            next_offset > end_offset
             and not self.has_gaps
             and recovery_point is not None
-            and scanned.end_offset >= recovery_point
+            and end_offset >= recovery_point
         )
 
     def _scan(self, segment: Segment, recovery_point: Offset | None) -> _Scanned:
@@ -117,7 +122,10 @@ class Recovery:
         end_position, end_offset = start, int(segment.base_offset)
         for position, header in intact_batches(file, position=start, next_offset=end_offset):
             relative_offset = header.last_offset - segment.base_offset
-            if relative_offset > RELATIVE_OFFSET_MAX:
+            if relative_offset > RELATIVE_OFFSET_MAX or (
+                (position > start or not start)
+                and self._is_loss(end_offset, header.base_offset, recovery_point)
+            ):
                 break
             indexer.add(
                 relative_offset,

@@ -57,7 +57,9 @@ def batch_at(
     """`count` records from `base_offset` on, each with its offset in its value."""
     times = timestamps_ms or [NOW_MS] * count
     records = [
-        Record(base_offset + number, times[number], None, b"%d %b" % (base_offset + number, value), ())
+        Record(
+            base_offset + number, times[number], None, b"%d %b" % (base_offset + number, value), ()
+        )
         for number in range(count)
     ]
     return encode_batch(
@@ -194,5 +196,3 @@ class LogFolder:
 
     def log_bytes(self, base_offset: int = 0) -> bytes:
         return self.disk.read_file(self.folder / f"{base_offset:020d}.log")
-
-
