@@ -1,37 +1,35 @@
-"""Reads, converts and writes kio's generated message classes. Imported only by messages.py.
+"""Reads and converts kio's generated message classes. Imported only by messages.py.
 
-kio's classes are the schema and its writer the encoder. Its reader is not used: it reserves memory
-for as many elements as a request claims to hold, so that eleven bytes end the process. The reader
-here is made from the same classes and walks the frame with `primitives.Reader`, which believes no
-length. Readers and converters are made once per class; the recursion is over classes, not data.
+kio's classes are the schema. Its reader is not used: it reserves memory for as many elements as a
+request claims to hold, so that eleven bytes end the process. The reader here is made from the same
+classes and walks the frame with `primitives.Reader`, which believes no length. Readers and
+converters are made once per class; the recursion is over classes, not data. What writes is in
+`message_writer.py`.
 """
 
 import dataclasses
 import datetime
-import io
-import types
 import uuid
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Final, NamedTuple, cast, get_args, get_origin
+from typing import Final
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.errors import ErrorCode as MessageErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 from kio.schema.types import TopicName
-from kio.serial import entity_writer
 from kio.static.protocol import Entity, Payload
 
 from tidelog.base.errors import WireError
 from tidelog.wire.api import ApiKey, encode_response_header
+from tidelog.wire.message_shapes import EPOCH, default_of, shape_of, zero_of
+from tidelog.wire.message_writer import write_message
 from tidelog.wire.primitives import NO_UUID, Reader, frame
 
 _Read = Callable[[Reader], object]
 _Convert = Callable[[object], object]
 
-_NO_TIME = datetime.timedelta(0)
-_EPOCH = datetime.datetime.fromtimestamp(0, tz=datetime.UTC)
 _NO_DATETIME_MS = -1
 
 
@@ -49,37 +47,15 @@ def decode_request(api_key: ApiKey, version: int, reader: Reader) -> object:
 
 def encode_response(message: Payload, version: int, correlation_id: int) -> bytes:
     """The whole frame that answers a request of `version`."""
-    source = type(message)
-    api_key = int(source.__api_key__)
+    api_key = int(type(message).__api_key__)
     target = load_response_schema(api_key, version)
-    converted = message if source is target else _converter(source, target)(message)
-    assert isinstance(converted, target)
-    body = io.BytesIO()
-    entity_writer(target)(body, converted)
-    return frame([encode_response_header(api_key, version, correlation_id), body.getvalue()])
+    body = write_message(message, target)
+    return frame([encode_response_header(api_key, version, correlation_id), body])
 
 
 @cache
 def _newest_version(api_key: int) -> int:
     return max(schema_name_map[api_key_map[api_key]])
-
-
-class _Shape(NamedTuple):
-    """What the annotation of a field says."""
-
-    element: type[Entity]  # Meaningless unless is_entity.
-    is_entity: bool
-    is_array: bool
-    is_nullable: bool
-
-
-def _shape(annotation: object) -> _Shape:
-    is_nullable = get_origin(annotation) is types.UnionType
-    if is_nullable:
-        (annotation,) = (one for one in get_args(annotation) if one is not types.NoneType)
-    is_array = get_origin(annotation) is tuple
-    element = cast("type[Entity]", get_args(annotation)[0] if is_array else annotation)
-    return _Shape(element, dataclasses.is_dataclass(element), is_array, is_nullable)
 
 
 @cache
@@ -95,7 +71,7 @@ def _reader_of(message_class: type[Entity]) -> _Read:
             plain.append((field.name, read))
         else:
             tagged[tag] = (field.name, read)
-            absent[field.name] = _default(field)
+            absent[field.name] = default_of(field)
 
     def read_structure(reader: Reader) -> object:
         values = dict(absent)
@@ -111,7 +87,7 @@ def _reader_of(message_class: type[Entity]) -> _Read:
 
 
 def _field_reader(annotation: object, kafka_type: str | None) -> _Read:
-    shape = _shape(annotation)
+    shape = shape_of(annotation)
     if shape.is_entity:
         read = _reader_of(shape.element)
         if shape.is_nullable and not shape.is_array:
@@ -164,7 +140,7 @@ def _read_timedelta_i64(reader: Reader) -> object:
 def _read_datetime(reader: Reader) -> object:
     milliseconds = reader.int64()
     try:
-        return _EPOCH + datetime.timedelta(milliseconds=milliseconds)
+        return EPOCH + datetime.timedelta(milliseconds=milliseconds)
     except OverflowError as error:
         raise WireError(f"time of {milliseconds} ms") from error
 
@@ -202,43 +178,6 @@ _NULLABLE_READERS: Final[Mapping[str, _Read]] = {
     "datetime_i64": _read_nullable_datetime,
 }
 
-_DEFAULTS: Final[Mapping[str, object]] = {
-    "bool": False,
-    "int8": 0,
-    "int16": 0,
-    "int32": 0,
-    "int64": 0,
-    "uint16": 0,
-    "float64": 0.0,
-    "string": "",
-    "bytes": b"",
-    "records": b"",
-    "error_code": MessageErrorCode.none,
-    "timedelta_i32": _NO_TIME,
-    "timedelta_i64": _NO_TIME,
-    "datetime_i64": _EPOCH,
-}
-
-
-def _default(field: dataclasses.Field[object]) -> object:
-    """What a message that does not have `field` means: the schema's default, else zero."""
-    if field.default is not dataclasses.MISSING:
-        return field.default
-    shape = _shape(field.type)
-    if shape.is_nullable:
-        return None
-    return _zero(shape, field.metadata.get("kafka_type"))
-
-
-def _zero(shape: _Shape, kafka_type: str | None) -> object:
-    if shape.is_array:
-        return ()
-    if shape.is_entity:
-        nested = dataclasses.fields(shape.element)
-        return shape.element(**{field.name: _default(field) for field in nested})
-    assert kafka_type is not None
-    return _DEFAULTS[kafka_type]
-
 
 @cache
 def _converter(source: type[Entity], target: type[Entity]) -> _Convert:
@@ -250,7 +189,7 @@ def _converter(source: type[Entity], target: type[Entity]) -> _Convert:
         if field.name in present:
             shared.append((field.name, _field_converter(present[field.name], field)))
         else:
-            absent[field.name] = _default(field)
+            absent[field.name] = default_of(field)
 
     def convert(message: object) -> object:
         values = dict(absent)
@@ -264,12 +203,12 @@ def _converter(source: type[Entity], target: type[Entity]) -> _Convert:
 def _field_converter(
     source: dataclasses.Field[object], target: dataclasses.Field[object]
 ) -> _Convert:
-    source_shape = _shape(source.type)
-    target_shape = _shape(target.type)
+    source_shape = shape_of(source.type)
+    target_shape = shape_of(target.type)
     assert source_shape.is_array == target_shape.is_array
     assert source_shape.is_entity == target_shape.is_entity
     # A name that may be null today had to be a string once.
-    if_null = None if target_shape.is_nullable else _zero_of(target, target_shape)
+    if_null = None if target_shape.is_nullable else zero_of(target)
     if not target_shape.is_entity:
         return lambda value: if_null if value is None else value
     convert = _converter(source_shape.element, target_shape.element)
@@ -283,10 +222,6 @@ def _field_converter(
         return tuple([convert(element) for element in value])
 
     return convert_array
-
-
-def _zero_of(field: dataclasses.Field[object], shape: _Shape) -> object:
-    return _zero(shape, field.metadata.get("kafka_type"))
 
 
 def _upgrade_delete_topics(old: object, new: object) -> object:

@@ -12,6 +12,8 @@ behind it. A cursor that does not belong to the topics asked for is refused.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
 from kio.schema.describe_topic_partitions.v0.request import (
     Cursor,
@@ -36,6 +38,8 @@ from tidelog.broker.partitions import Partitions
 from tidelog.core.controller.image import ClusterImage, PartitionImage, TopicImage
 from tidelog.core.controller.names import require_legal
 from tidelog.wire.metadata import NO_OPERATIONS
+
+REPLICA_SETS_MAX: Final = 1024
 
 Topic = DescribeTopicPartitionsResponseTopic
 
@@ -162,10 +166,12 @@ def _partition(
         eligible_leader_replicas=(),
         last_known_elr=(),
         offline_replicas=_brokers(
-            [replica for replica in partition.replicas if replica not in image.brokers]
+            tuple(replica for replica in partition.replicas if replica not in image.brokers)
         ),
     )
 
 
-def _brokers(broker_ids: Sequence[BrokerId]) -> tuple[MessageBrokerId, ...]:
+@lru_cache(maxsize=REPLICA_SETS_MAX)
+def _brokers(broker_ids: tuple[BrokerId, ...]) -> tuple[MessageBrokerId, ...]:
+    """Kept, because thousands of partitions have few sets of replicas between them."""
     return tuple(MessageBrokerId(broker_id) for broker_id in broker_ids)
