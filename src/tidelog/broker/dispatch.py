@@ -95,42 +95,56 @@ class Dispatcher:
 
     def warm_up(self) -> None:
         """Import every cold handler now. Slow; for a thread after start."""
-        self._cold_handlers()
+        if self._cold is None:
+            cold = self._load_cold()
+            assert {*cold, *map(ApiKey, self._direct)} == {*SUPPORTED}  # What is advertised works.
+            messages.warm_up()
+            self._cold = cold
 
     def _dispatch_cold(
         self, connection: Connection, frame: memoryview, header: RequestHeader
     ) -> PendingAnswer:
         key = _supported_key(header)
-        handler = self._cold_handlers()[key]
-        request = messages.decode_request(key, header.api_version, frame, header.body_position)
+        pending = PendingAnswer(connection, exclusive=True)
+        if self._cold is None:
+            # The frame is read over by then, so the request waits as a copy.
+            work = self._load_then_run(connection, pending, bytes(frame), header)
+        else:
+            request = messages.decode_request(key, header.api_version, frame, header.body_position)
+            work = self._run(connection, pending, request, header)
+        self._tasks.create_task(work)
+        return pending
+
+    async def _load_then_run(
+        self, connection: Connection, pending: PendingAnswer, frame: bytes, header: RequestHeader
+    ) -> None:
+        """The first admin request of this broker: importing must not hold up the others."""
+        await asyncio.to_thread(self.warm_up)
+        key = ApiKey(header.api_key)
+        view = memoryview(frame)
+        try:
+            request = messages.decode_request(key, header.api_version, view, header.body_position)
+        except WireError as error:
+            connection.refuse(str(error))
+            return
+        await self._run(connection, pending, request, header)
+
+    async def _run(
+        self,
+        connection: Connection,
+        pending: PendingAnswer,
+        request: object,
+        header: RequestHeader,
+    ) -> None:
+        assert self._cold is not None
         context = RequestContext(
             api_version=header.api_version,
             client_id=header.client_id,
             peer_host=connection.peer_host,
             listener_name=connection.listener_name,
         )
-        pending = PendingAnswer(connection, exclusive=True)
-        self._tasks.create_task(self._run(connection, pending, handler, request, context, header))
-        return pending
-
-    def _cold_handlers(self) -> ColdHandlers:
-        cold = self._cold
-        if cold is None:
-            cold = self._cold = self._load_cold()
-            assert {*cold, *map(ApiKey, self._direct)} == {*SUPPORTED}  # What is advertised works.
-        return cold
-
-    async def _run(
-        self,
-        connection: Connection,
-        pending: PendingAnswer,
-        handler: ColdHandler,
-        request: object,
-        context: RequestContext,
-        header: RequestHeader,
-    ) -> None:
         try:
-            response = await handler.handle(request, context)
+            response = await self._cold[ApiKey(header.api_key)].handle(request, context)
             frame = messages.encode_response(response, header.api_version, header.correlation_id)
         except AssertionError:
             raise

@@ -43,6 +43,11 @@ def encode_response(message: object, version: int, correlation_id: int) -> bytes
     return encoded
 
 
+def warm_up() -> None:
+    """Import kio now rather than with the first request that needs it."""
+    _classes()
+
+
 def _classes() -> "ModuleType":
     from tidelog.wire import message_classes  # noqa: PLC0415 - see the module's docstring
 
