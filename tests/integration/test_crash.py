@@ -1,14 +1,18 @@
 """kill -9 under load: what was acknowledged is there, once and in order (S6, D2, G4).
 
 A process that is killed leaves its writes in the page cache, so acks=1 is enough to survive it. The
-loop kills the broker at a random moment of the load, over and over, on the same data.
+loop kills the broker at a random moment of the load, over and over, on the same data. Two producers
+work at the same time, each on a topic of its own: one with acks=1 and nothing else, which may repeat
+records when it tries again, and an idempotent one, which may not.
 """
 
 import random
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 
+import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from tests.integration.conftest import StartBroker
@@ -18,128 +22,118 @@ from tests.support.server_process import wait_until
 
 KILL_COUNT = 50
 PARTITION_COUNT = 3
-TOPIC = "crash"
+RECORDS_BETWEEN_KILLS_MAX = 2_000
+PLAIN, IDEMPOTENT = "plain", "idempotent"
 
 
-class Ledger:
-    """What a producer sent and what it believes to be stored, per partition and in order."""
+class Load:
+    """Sends numbered records as fast as they go and remembers which were acknowledged."""
 
-    def __init__(self) -> None:
-        self.next_number = 0
-        self.acknowledged: dict[int, list[tuple[int, bytes]]] = {
-            partition: [] for partition in range(PARTITION_COUNT)
-        }
+    def __init__(self, broker: BrokerProcess, topic: str) -> None:
+        self.topic = topic
+        self.sent_count = 0
+        self.acknowledged: list[tuple[int, int, int]] = []
+        """Partition, offset and number, in the order of the acknowledgements."""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        idempotent = topic == IDEMPOTENT
+        self._producer = Producer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "acks": -1 if idempotent else 1,
+                "enable.idempotence": idempotent,
+                "max.in.flight.requests.per.connection": 5 if idempotent else 1,
+                "linger.ms": 1,
+                "batch.num.messages": 100,
+                "message.timeout.ms": 120_000,
+                "socket.timeout.ms": 5_000,
+                "reconnect.backoff.ms": 5,
+                "reconnect.backoff.max.ms": 50,
+                "retry.backoff.ms": 5,
+                "retry.backoff.max.ms": 50,
+                "log_level": 0,
+            }
+        )
 
-    @property
-    def acknowledged_count(self) -> int:
-        return sum(map(len, self.acknowledged.values()))
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            self._thread.join()
+        assert self._producer.flush(60) == 0
 
-    def on_delivery(self, error: KafkaError | None, message: Message) -> None:
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._producer.produce(
+                    self.topic,
+                    str(self.sent_count).encode(),
+                    partition=self.sent_count % PARTITION_COUNT,
+                    on_delivery=self._on_delivery,
+                )
+                self.sent_count += 1
+            except BufferError:
+                self._producer.poll(0.01)
+            self._producer.poll(0 if self.sent_count % 50 else 0.002)
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             partition, offset, value = message.partition(), message.offset(), message.value()
             assert partition is not None
             assert offset is not None
             assert value is not None
-            self.acknowledged[partition].append((offset, value))
+            self.acknowledged.append((partition, offset, int(value)))
 
 
-@contextmanager
-def load(broker: BrokerProcess, ledger: Ledger, *, acks: int) -> Iterator[None]:
-    """Send numbered records as fast as they go until the block ends."""
-    stop = threading.Event()
-    producer = Producer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "acks": acks,
-            "enable.idempotence": acks == -1,
-            "linger.ms": 1,
-            "batch.num.messages": 100,
-            "message.timeout.ms": 60_000,
-            "socket.timeout.ms": 5_000,
-            "reconnect.backoff.ms": 5,
-            "reconnect.backoff.max.ms": 50,
-            "retry.backoff.ms": 5,
-            "max.in.flight.requests.per.connection": 5 if acks == -1 else 1,
-            "log_level": 0,
-        }
-    )
-
-    def run() -> None:
-        while not stop.is_set():
-            value = str(ledger.next_number).encode()
-            try:
-                producer.produce(
-                    TOPIC,
-                    value,
-                    partition=ledger.next_number % PARTITION_COUNT,
-                    on_delivery=ledger.on_delivery,
-                )
-                ledger.next_number += 1
-            except BufferError:
-                pass
-            producer.poll(0 if ledger.next_number % 100 else 0.001)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-        broker_is_back = broker.is_running
-        if broker_is_back:
-            assert producer.flush(30) == 0
+def _has(load: Load, acknowledged_count: int) -> bool:
+    return len(load.acknowledged) >= acknowledged_count
 
 
-def crash_repeatedly(broker: BrokerProcess, ledger: Ledger, *, acks: int) -> None:
-    chance = random.Random(20)
-    with load(broker, ledger, acks=acks):
-        for _ in range(KILL_COUNT):
-            before = ledger.acknowledged_count
-            enough = chance.randrange(1, 2_000)
-            wait_until(
-                lambda: ledger.acknowledged_count >= before + enough,  # noqa: B023 - used at once
-                within_s=60,
-                what=f"{enough} more records are acknowledged",
+@pytest.fixture
+def survivor(start_broker: StartBroker) -> tuple[BrokerProcess, dict[str, Load]]:
+    """A broker that was killed fifty times, and what its producers believe."""
+    broker = start_broker({"log.flush.offset.checkpoint.interval.ms": "300"})
+    loads = {}
+    with ExitStack() as running:
+        for topic in (PLAIN, IDEMPOTENT):
+            create_topic(
+                broker.bootstrap,
+                topic,
+                partition_count=PARTITION_COUNT,
+                config={"internal.segment.bytes": "100000"},
             )
+            loads[topic] = Load(broker, topic)
+            running.enter_context(loads[topic].running())
+        chance = random.Random(20)
+        for _ in range(KILL_COUNT):
+            for load in loads.values():
+                enough = len(load.acknowledged) + chance.randrange(1, RECORDS_BETWEEN_KILLS_MAX)
+                wait_until(
+                    partial(_has, load, enough),
+                    within_s=60,
+                    what="more records are acknowledged",
+                )
             broker.kill()
             broker.start()
+    return broker, loads
 
 
-def test_every_acknowledged_record_survives_fifty_kills(start_broker: StartBroker) -> None:
-    """acks=1: each acknowledged record is at the offset it was acknowledged with."""
-    broker = start_broker({"log.flush.offset.checkpoint.interval.ms": "500"})
-    create_topic(
-        broker.bootstrap,
-        TOPIC,
-        partition_count=PARTITION_COUNT,
-        config={"internal.segment.bytes": "200000"},
-    )
-    ledger = Ledger()
-    crash_repeatedly(broker, ledger, acks=1)
-    for partition, acknowledged in ledger.acknowledged.items():
-        stored = read_partition(broker.bootstrap, TOPIC, partition)
-        values = {record.offset: record.value for record in stored}
-        assert [record.offset for record in stored] == list(range(len(stored)))
-        for offset, value in acknowledged:
-            assert values[offset] == value
-
-
-def test_an_idempotent_producer_leaves_no_duplicate_and_no_gap_over_fifty_kills(
-    start_broker: StartBroker,
+def test_what_was_acknowledged_survives_fifty_kills_once_and_in_order(
+    survivor: tuple[BrokerProcess, dict[str, Load]],
 ) -> None:
-    """acks=all with idempotence: each record once, in the order of sending (D2)."""
-    broker = start_broker({"log.flush.offset.checkpoint.interval.ms": "500"})
-    create_topic(
-        broker.bootstrap,
-        TOPIC,
-        partition_count=PARTITION_COUNT,
-        config={"internal.segment.bytes": "200000"},
-    )
-    ledger = Ledger()
-    crash_repeatedly(broker, ledger, acks=-1)
-    assert ledger.acknowledged_count == ledger.next_number
-    for partition in range(PARTITION_COUNT):
-        stored = read_partition(broker.bootstrap, TOPIC, partition)
-        expected = range(partition, ledger.next_number, PARTITION_COUNT)
-        assert [int(record.value or b"-1") for record in stored] == list(expected)
+    broker, loads = survivor
+    for topic, load in loads.items():
+        for partition in range(PARTITION_COUNT):
+            stored = read_partition(broker.bootstrap, topic, partition)
+            assert [record.offset for record in stored] == list(range(len(stored)))
+            numbers = [int(record.value or b"-1") for record in stored]
+            for acknowledged_in, offset, number in load.acknowledged:
+                if acknowledged_in == partition:
+                    assert numbers[offset] == number
+            if topic == IDEMPOTENT:
+                expected = range(partition, load.sent_count, PARTITION_COUNT)
+                assert numbers == list(expected)
+    assert len(loads[IDEMPOTENT].acknowledged) == loads[IDEMPOTENT].sent_count
