@@ -2,8 +2,8 @@
 
 A process that is killed leaves its writes in the page cache, so acks=1 is enough to survive it. The
 loop kills the broker at a random moment of the load, over and over, on the same data. Two producers
-work at the same time, each on a topic of its own: one with acks=1 and nothing else, which may repeat
-records when it tries again, and an idempotent one, which may not.
+work at the same time, each on a topic of its own: one with acks=1 and nothing else, which may
+repeat records when it tries again, and an idempotent one, which may not.
 """
 
 import random
