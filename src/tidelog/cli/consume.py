@@ -88,9 +88,11 @@ def run(
         raise ConfigError("--follow goes on after the end, so --to cannot be end")
     ranges = _ranges(bootstrap, topic, partitions, start=start, end=end, is_following=follow)
     render = _renderer(as_json=as_json, key_separator=key_separator)
-    with RangeReader(bootstrap, topic, ranges, expected_records=max_) as reader:
+    with RangeReader(
+        bootstrap, topic, ranges, is_following=follow, expected_records=max_
+    ) as reader:
         try:
-            _print_records(reader, render, sys.stdout.buffer, max_)
+            _print_records(reader, render, sys.stdout.buffer, max_, is_following=follow)
         except KeyboardInterrupt:
             if not follow:
                 raise
@@ -155,6 +157,8 @@ def _print_records(
     render: Callable[[Iterable[FetchedRecord]], bytes],
     output: BinaryIO,
     record_count_max: int | None,
+    *,
+    is_following: bool,
 ) -> None:
     remaining = record_count_max
     while not reader.is_done and remaining != 0:
@@ -166,7 +170,7 @@ def _print_records(
             output.write(render(records))
         else:
             _require_reader_of(output)
-        if not reader.is_bounded:
+        if is_following:
             output.flush()
     output.flush()
 

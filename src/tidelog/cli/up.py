@@ -8,23 +8,28 @@ started ──▶ ready, address printed ──▶ watched: important lines are 
 
 import shlex
 import shutil
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from tidelog.base.errors import ConfigError
+from tidelog.cli.interrupts import Interrupts
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, DataOption, JsonOption, Panel, SetOption
 from tidelog.cli.output import complain, print_heading, print_json, print_line
 from tidelog.config.properties import parse_assignment
 from tidelog.lab.broker_output import is_important
 from tidelog.lab.cluster import ClusterPlan, LocalCluster
-from tidelog.lab.errors import AlreadyRunning, BrokerDied, FolderUnusable, NotReady, PortInUse
+from tidelog.lab.errors import (
+    AlreadyRunning,
+    BrokerDied,
+    FolderUnusable,
+    NotReady,
+    PortInUse,
+    StartCancelled,
+)
 from tidelog.lab.folder import ClusterFolder, default_data_folder
 
 _HOST: Final = "127.0.0.1"
@@ -62,25 +67,22 @@ def run(
     folder = ClusterFolder((data or default_data_folder()).expanduser().absolute())
     plan = ClusterPlan(broker_count=brokers, host=_HOST, port=port, settings=settings)
     cluster = LocalCluster(folder)
-    with _every_ending_like_ctrl_c():
+    with Interrupts() as interrupts:
         started = time.monotonic()
-        failed = _start(cluster, plan)
+        failed = _start(cluster, plan, interrupts)
         if failed is not None:
             return failed
-        _announce(cluster, time.monotonic() - started, as_json=as_json, is_detached=detach)
-        return 0 if detach else _watch(cluster)
-
-
-@contextmanager
-def _every_ending_like_ctrl_c() -> Iterator[None]:
-    """Whatever asks us to end takes the road of Ctrl-C, so that no broker is left behind."""
-    endings = (signal.SIGTERM, signal.SIGHUP)
-    before = {ending: signal.signal(ending, signal.default_int_handler) for ending in endings}
-    try:
-        yield
-    finally:
-        for ending, handler in before.items():
-            signal.signal(ending, handler)
+        took_s = time.monotonic() - started
+        if detach:
+            _announce(cluster, took_s, as_json=as_json, is_detached=True)
+            return 0
+        try:
+            _announce(cluster, took_s, as_json=as_json, is_detached=False)
+            return _watch(cluster, interrupts)
+        finally:
+            # Nothing left to do, unless nobody reads what we print any more.
+            cluster.terminate()
+            cluster.wait(is_impatient=interrupts.at_least(2))
 
 
 def _settings(assignments: list[str]) -> dict[str, str]:
@@ -91,10 +93,12 @@ def _settings(assignments: list[str]) -> dict[str, str]:
     return settings
 
 
-def _start(cluster: LocalCluster, plan: ClusterPlan) -> int | None:
+def _start(cluster: LocalCluster, plan: ClusterPlan, interrupts: Interrupts) -> int | None:
     """None if all went well, else the exit code."""
     try:
-        cluster.start(plan, ready_within_s=_READY_WITHIN_S)
+        cluster.start(plan, ready_within_s=_READY_WITHIN_S, is_cancelled=interrupts.at_least(1))
+    except StartCancelled:
+        return 130
     except PortInUse as error:
         raise ConfigError(f"{error}; choose another with --port") from error
     except FolderUnusable as error:
@@ -155,14 +159,13 @@ def _welcome(cluster: LocalCluster, took_s: float, *, is_detached: bool) -> list
     ]
 
 
-def _watch(cluster: LocalCluster) -> int:
-    try:
-        while cluster.died() is None:
-            _pass_on_output(cluster)
-            time.sleep(_WATCH_INTERVAL_S)
-    except KeyboardInterrupt:
-        return _stop(cluster)
-    return _after_death(cluster)
+def _watch(cluster: LocalCluster, interrupts: Interrupts) -> int:
+    while cluster.died() is None:
+        if interrupts.count:
+            return _stop(cluster, interrupts)
+        _pass_on_output(cluster)
+        time.sleep(_WATCH_INTERVAL_S)
+    return _after_death(cluster, interrupts)
 
 
 def _pass_on_output(cluster: LocalCluster) -> None:
@@ -171,14 +174,12 @@ def _pass_on_output(cluster: LocalCluster) -> None:
             sys.stderr.write(f"broker {broker.state.id}: {line}\n")
 
 
-def _stop(cluster: LocalCluster) -> int:
+def _stop(cluster: LocalCluster, interrupts: Interrupts) -> int:
     print_line("\nStopping; Ctrl-C again kills.")
     sys.stdout.flush()
     started = time.monotonic()
-    try:
-        cluster.terminate()
-        cluster.wait()
-    except KeyboardInterrupt:
+    cluster.terminate()
+    if not cluster.wait(is_impatient=interrupts.at_least(2)):
         cluster.kill()
         complain("killed; the next start has to check its logs", command="tidelog up")
         return 1
@@ -192,12 +193,13 @@ def _stop(cluster: LocalCluster) -> int:
     return 0
 
 
-def _after_death(cluster: LocalCluster) -> int:
+def _after_death(cluster: LocalCluster, interrupts: Interrupts) -> int:
     dead = cluster.died()
     assert dead is not None
     death = cluster.death_of(dead)
     cluster.terminate()
-    cluster.wait()
+    if not cluster.wait(is_impatient=interrupts.at_least(1)):
+        cluster.kill()
     if death.exit_code == 0:
         print_line(f"Broker {death.broker_id} was stopped by somebody else.")
         return 0

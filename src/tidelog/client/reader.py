@@ -11,7 +11,7 @@ never registered anywhere.
 
 A range is done when an offset at or past its last one was seen, or when the partition has nothing
 more. The second matters: the last offsets of a log may belong to control records, which are
-never handed out.
+never handed out. A reader that follows waits for an end that has not been written yet.
 """
 
 import time
@@ -29,6 +29,8 @@ UNREACHABLE_AFTER_S: Final = 10.0
 _BATCH_RECORDS_MAX: Final = 10_000
 # Without a larger queue librdkafka throttles itself at the speed of one core.
 _QUEUED_RECORDS_MIN: Final = 500_000
+# A second by default, in which a fast reader has long emptied the queue.
+_FULL_QUEUE_WAIT_MS: Final = 10
 _SHORT_READ_RECORDS: Final = 1_000
 
 
@@ -64,12 +66,14 @@ class RangeReader:
         topic: str,
         ranges: Mapping[int, OffsetRange],
         *,
+        is_following: bool,
         expected_records: int | None,
     ) -> None:
         """`expected_records` keeps a short read from fetching far more than it hands out."""
         self._bootstrap = bootstrap
         self._topic = topic
         self._ranges = {p: wanted for p, wanted in ranges.items() if not wanted.is_empty}
+        self._is_following = is_following
         self._unreachable_since: float | None = None
         is_short = expected_records is not None and expected_records <= _SHORT_READ_RECORDS
         with translated(bootstrap):
@@ -83,6 +87,7 @@ class RangeReader:
                     "auto.offset.reset": "error",
                     "isolation.level": "read_uncommitted",
                     "queued.min.messages": 1 if is_short else _QUEUED_RECORDS_MIN,
+                    "fetch.queue.backoff.ms": _FULL_QUEUE_WAIT_MS,
                     "log_level": 0,
                     "error_cb": self._on_error,
                 }
@@ -110,15 +115,11 @@ class RangeReader:
         """Whether every range was read to its end."""
         return not self._ranges
 
-    @property
-    def is_bounded(self) -> bool:
-        return all(wanted.end_offset is not None for wanted in self._ranges.values())
-
     def read(self, *, timeout_s: float) -> list[FetchedRecord]:
         """The next records, or none if none came within `timeout_s`.
 
-        Raises ClusterUnreachable when ranges with an end make no progress because no broker has
-        been reachable for UNREACHABLE_AFTER_S. Without an end, waiting is the job.
+        Raises ClusterUnreachable when there is no progress because no broker has been reachable
+        for UNREACHABLE_AFTER_S. For who follows, waiting is the job.
         """
         messages = self._next_messages(timeout_s)
         records = [record for message in messages if (record := self._accept(message)) is not None]
@@ -140,7 +141,7 @@ class RangeReader:
         error = message.error()
         partition = message.partition()
         if error is not None:
-            self._on_message_error(error, partition)
+            self._on_message_error(error, partition, message.offset())
             return None
         offset = message.offset()
         assert partition is not None
@@ -154,14 +155,18 @@ class RangeReader:
                 return None
         return _record(message, partition, offset)
 
-    def _on_message_error(self, error: KafkaError, partition: int | None) -> None:
+    def _on_message_error(
+        self, error: KafkaError, partition: int | None, offset: int | None
+    ) -> None:
         if partition is None or partition < 0:
             # About the group, whose coordinator librdkafka looks for although nothing needs it.
             return
         if error.code() != KafkaError._PARTITION_EOF:
             raise failure(error, self._bootstrap)
         wanted = self._ranges.get(partition)
-        if wanted is not None and wanted.end_offset is not None:
+        if wanted is None or wanted.end_offset is None:
+            return
+        if not self._is_following or (offset is not None and offset >= wanted.end_offset):
             self._finish(partition)
 
     def _finish(self, partition: int) -> None:
@@ -174,7 +179,7 @@ class RangeReader:
             self._unreachable_since = time.monotonic()
 
     def _require_hope(self) -> None:
-        if self._unreachable_since is None or not self.is_bounded:
+        if self._unreachable_since is None or self._is_following:
             return
         if time.monotonic() - self._unreachable_since > UNREACHABLE_AFTER_S:
             raise ClusterUnreachable(

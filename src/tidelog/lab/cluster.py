@@ -18,7 +18,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -26,13 +26,21 @@ from typing import Final
 from tidelog.config.broker import BrokerConfig
 from tidelog.lab import launch
 from tidelog.lab.broker_output import OutputTail, Ready, last_lines, parse_ready
-from tidelog.lab.errors import AlreadyRunning, BrokerDied, FolderUnusable, NotReady, PortInUse
+from tidelog.lab.errors import (
+    AlreadyRunning,
+    BrokerDied,
+    FolderUnusable,
+    NotReady,
+    PortInUse,
+    StartCancelled,
+)
 from tidelog.lab.folder import ClusterFolder
 from tidelog.lab.processes import identify, send_signal, wait_for_end
 from tidelog.lab.state import BrokerState, read_state, write_state
 
 FIRST_BROKER_ID: Final = 1
 _READY_POLL_INTERVAL_S: Final = 0.005
+_END_POLL_INTERVAL_S: Final = 0.01
 # A broker that logs more than this between two starts has its output moved aside.
 _OUTPUT_BYTES_MAX: Final = 16 * 1024 * 1024
 
@@ -72,7 +80,9 @@ class LocalCluster:
     def bootstrap(self) -> str:
         return ",".join(state.address for state in self.states)
 
-    def start(self, plan: ClusterPlan, *, ready_within_s: float) -> None:
+    def start(
+        self, plan: ClusterPlan, *, ready_within_s: float, is_cancelled: Callable[[], bool]
+    ) -> None:
         """Start every broker and return once each accepts clients.
 
         ConfigError for a setting no broker would take. After any failure nothing runs.
@@ -89,7 +99,7 @@ class LocalCluster:
                     self._spawn(broker_id, plan, chosen)
                 self._write_state()
             for broker in self.brokers:
-                self._wait_until_ready(broker, ready_within_s)
+                self._wait_until_ready(broker, ready_within_s, is_cancelled)
             self._write_state()
         except OSError as error:
             self.kill()
@@ -117,17 +127,20 @@ class LocalCluster:
         for broker in self.brokers:
             broker.child.terminate()
 
-    def wait(self) -> None:
-        """Return once every broker has ended. Ends when they do: see `kill`."""
-        for broker in self.brokers:
-            broker.child.wait()
+    def wait(self, *, is_impatient: Callable[[], bool]) -> bool:
+        """Return once every broker has ended, or False as soon as the caller is impatient."""
+        while any(broker.child.poll() is None for broker in self.brokers):
+            if is_impatient():
+                return False
+            time.sleep(_END_POLL_INTERVAL_S)
         self._forget()
+        return True
 
     def kill(self) -> None:
         """End every broker at once, as a power cut would."""
         for broker in self.brokers:
             broker.child.kill()
-        self.wait()
+        self.wait(is_impatient=lambda: False)
 
     def _spawn(self, broker_id: int, plan: ClusterPlan, properties: Mapping[str, str]) -> None:
         folder = self.folder
@@ -163,7 +176,9 @@ class LocalCluster:
         self.brokers.append(BrokerProcess(state, child, tail, output_start))
         folder.pid_file(broker_id).write_text(f"{child.pid}\n", encoding="utf-8")
 
-    def _wait_until_ready(self, broker: BrokerProcess, timeout_s: float) -> None:
+    def _wait_until_ready(
+        self, broker: BrokerProcess, timeout_s: float, is_cancelled: Callable[[], bool]
+    ) -> None:
         give_up_at = time.monotonic() + timeout_s
         while True:
             has_ended = broker.child.poll() is not None
@@ -176,6 +191,8 @@ class LocalCluster:
                 return
             if has_ended:
                 raise self.death_of(broker)
+            if is_cancelled():
+                raise StartCancelled(f"broker {broker.state.id} was not ready yet")
             if time.monotonic() >= give_up_at:
                 lines = last_lines(
                     self.folder.output_file(broker.state.id), from_position=broker.output_start

@@ -52,6 +52,10 @@ class NotReady(LabError):
         self.last_lines = last_lines
 
 
+class StartCancelled(LabError):
+    """Whoever wanted a cluster did not want to wait for it."""
+
+
 def exit_text(exit_code: int) -> str:
     """How a process ended, in words; negative codes are signals, as in `subprocess`."""
     if exit_code >= 0:
