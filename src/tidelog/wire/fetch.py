@@ -1,4 +1,4 @@
-"""Fetch: the request in, its answer out. On the hot path; benchmarks/codecs.py.
+"""Fetch: the request in, its answer out. On the hot path; benchmarks/fetch_path.py.
 
 An answer is a list of buffers for `writelines`: what the broker has to say, and between that the
 records exactly as the log handed them out. Most fetches of a consumer in a session name no

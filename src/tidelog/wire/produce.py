@@ -1,4 +1,4 @@
-"""Produce: the request in, its answer out. On the hot path; benchmarks/codecs.py.
+"""Produce: the request in, its answer out. On the hot path; benchmarks/request_path.py.
 
 Records are handed on as views of the frame, never copied. The two spellings of a version are two
 loops, because a test per field would cost more than the field.
