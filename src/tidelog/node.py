@@ -281,8 +281,8 @@ class Node:
             )
 
         return Dispatcher(
+            produce=ProduceHandler(partitions, self._clock, loop),
             direct={
-                ApiKey.PRODUCE: ProduceHandler(partitions, self._clock, loop),
                 ApiKey.FETCH: fetch,
                 ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, tasks),
                 ApiKey.METADATA: metadata,

@@ -30,6 +30,7 @@ from typing import Final, Protocol, cast
 from tidelog.base.errors import WireError
 from tidelog.broker.answers import Buffers, PendingAnswer
 from tidelog.broker.memory import MemoryBound
+from tidelog.wire.produce_template import ProduceTemplate
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         "listener_name",
         "peer_host",
         "peer_port",
+        "produce_template",
     )
 
     def __init__(self, owner: ConnectionOwner, listener_name: str) -> None:
@@ -104,6 +106,8 @@ class Connection(asyncio.BufferedProtocol):
         self.peer_host = ""
         self.peer_port = 0
         self.client_software = ""
+        self.produce_template: ProduceTemplate | None = None
+        """What the last Produce looked like, for the next one."""
 
     @property
     def is_closed(self) -> bool:

@@ -21,6 +21,7 @@ from typing import Protocol
 from tidelog.base.errors import RequestRefused, WireError
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.wire import messages
 from tidelog.wire.api import SUPPORTED, ApiKey, RequestHeader, decode_request_header
 
@@ -64,13 +65,16 @@ class Dispatcher:
     def __init__(
         self,
         *,
+        produce: ProduceHandler,
         direct: Mapping[ApiKey, DirectHandler],
         load_cold: Callable[[], ColdHandlers],
         tasks: asyncio.TaskGroup,
     ) -> None:
+        self._answer_repeated = produce.answer_repeated
+        handlers = {ApiKey.PRODUCE: produce, **direct}
         self._direct = {
             int(key): (handler.answer, SUPPORTED[key].lowest, SUPPORTED[key].highest)
-            for key, handler in direct.items()
+            for key, handler in handlers.items()
         }
         self._load_cold = load_cold
         self._cold: ColdHandlers | None = None
@@ -79,19 +83,27 @@ class Dispatcher:
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Answer:
         """Handle one request. Raises WireError for what cannot be answered at all."""
-        header = decode_request_header(frame)
-        entry = self._direct.get(header.api_key)
         try:
-            if entry is not None and entry[1] <= header.api_version <= entry[2]:
-                return entry[0](connection, frame, header)
-            if header.api_key == ApiKey.API_VERSIONS:
-                return self._fallback.answer(connection, frame, header)
-            return self._dispatch_cold(connection, frame, header)
+            template = connection.produce_template
+            if template is not None:
+                answer = self._answer_repeated(connection, frame, template)
+                if answer is not False:
+                    return answer
+            return self._dispatch(connection, frame)
         except (WireError, AssertionError):
             raise
         except Exception as error:
-            logger.exception("request failed", extra={"api_key": header.api_key})
-            raise WireError(f"internal error while handling api key {header.api_key}") from error
+            logger.exception("request failed", extra={"peer": connection.peer_host})
+            raise WireError("internal error while handling a request") from error
+
+    def _dispatch(self, connection: Connection, frame: memoryview) -> Answer:
+        header = decode_request_header(frame)
+        entry = self._direct.get(header.api_key)
+        if entry is not None and entry[1] <= header.api_version <= entry[2]:
+            return entry[0](connection, frame, header)
+        if header.api_key == ApiKey.API_VERSIONS:
+            return self._fallback.answer(connection, frame, header)
+        return self._dispatch_cold(connection, frame, header)
 
     def warm_up(self) -> None:
         """Import every cold handler now. Slow; for a thread after start."""

@@ -34,8 +34,8 @@ from tidelog.wire.primitives import (
     uvarint,
 )
 
-_FIRST_FLEXIBLE = 9
-_FIRST_WITH_TOPIC_ID = 13
+FIRST_FLEXIBLE = 9
+FIRST_WITH_TOPIC_ID = 13
 _FIRST_WITH_RECORD_ERRORS = 8
 _FIRST_WITH_LOG_START_OFFSET = 5
 _FIRST_WITH_LEADER_TAGS = 10
@@ -86,7 +86,7 @@ class PartitionProduceResult(NamedTuple):
 def decode_produce(view: memoryview, position: int, version: int) -> ProduceRequest:
     """The request whose body starts at `position`. Its records are views of `view`."""
     try:
-        if version >= _FIRST_FLEXIBLE:
+        if version >= FIRST_FLEXIBLE:
             return _decode_flexible(view, position, version)
         return _decode_classic(view, position)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
@@ -103,7 +103,7 @@ def _decode_flexible(view: memoryview, position: int, version: int) -> ProduceRe
     topics: list[ProduceTopic] = []
     for _ in range(topic_count - 1):
         name = topic_id = None
-        if version >= _FIRST_WITH_TOPIC_ID:
+        if version >= FIRST_WITH_TOPIC_ID:
             topic_id, position = read_uuid(view, position)
         else:
             name, position = read_compact_string(view, position)
@@ -190,7 +190,7 @@ def encode_produce_response(
     throttle_ms: int,
 ) -> bytes:
     """The whole frame that answers a request of `version`."""
-    if version >= _FIRST_FLEXIBLE:
+    if version >= FIRST_FLEXIBLE:
         return _encode_flexible(
             version,
             correlation_id,
@@ -218,7 +218,7 @@ def _encode_flexible(
 ) -> bytes:
     parts = [b"", uvarint(len(topics) + 1)]
     for name, topic_id, results in topics:
-        if version >= _FIRST_WITH_TOPIC_ID:
+        if version >= FIRST_WITH_TOPIC_ID:
             parts.append(topic_id or NO_UUID)
         else:
             assert name is not None

@@ -7,8 +7,10 @@ something was refused the connection is closed, because that is the only way to 
 """
 
 import asyncio
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ports import Clock
@@ -18,14 +20,16 @@ from tidelog.broker.partition_runner import refused_partition
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.waiters import ParkedProduce
 from tidelog.records.batch import CODEC_MASK, HEADER_SIZE_BYTES, TRANSACTIONAL_FLAG, Codec
-from tidelog.wire.api import RequestHeader
+from tidelog.wire.api import RequestHeader, decode_request_header
 from tidelog.wire.produce import (
     PartitionProduceResult,
     ProduceRequest,
     decode_produce,
     encode_produce_response,
 )
+from tidelog.wire.produce_template import ProduceTemplate, template_of
 
+_CORRELATION_ID = struct.Struct(">i")
 _FIRST_WITH_ZSTD = 7
 _ATTRIBUTES_LOW_BYTE = 22
 
@@ -40,8 +44,45 @@ class ProduceHandler:
     clock: Clock
     loop: asyncio.AbstractEventLoop
 
+    def answer_repeated(
+        self, connection: Connection, frame: memoryview, template: ProduceTemplate
+    ) -> Answer | Literal[False]:
+        """Answer a request that differs from the last one in its records only; False if not.
+
+        The same as `answer`, at half its cost. benchmarks/request_path.py
+        """
+        records = template.records_of(frame)
+        if records is None or len(records) < HEADER_SIZE_BYTES:
+            return False
+        if records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_FLAG:
+            return False
+        topic = template.topic
+        if template.topic_id is not None:
+            topic = self.partitions.topic_name(template.topic_id)
+        runner = None if topic is None else self.partitions.find(topic, template.partition)
+        if runner is None:
+            return False
+        settling = _Settling()
+        result = runner.append(
+            records,
+            acks=template.acks,
+            now_ms=self.clock.now_ms(),
+            settle=lambda late: settling.settle(0, late),
+        )
+        correlation_id: int = _CORRELATION_ID.unpack_from(frame, 4)[0]
+        if result is not None:
+            answer = template.answer(correlation_id, result)
+            if answer is not None:
+                return answer
+        header = decode_request_header(frame)
+        request = decode_produce(frame, header.body_position, header.api_version)
+        if result is None:
+            return self._park(connection, request, header, [None], 1, settling)
+        return self._encode(connection, request, header, [result])
+
     def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
         request = decode_produce(frame, header.body_position, header.api_version)
+        connection.produce_template = template_of(frame, header, request)
         if request.acks not in (-1, 0, 1):
             return self._refuse_all(request, header, ErrorCode.INVALID_REQUIRED_ACKS)
         results: Results = []

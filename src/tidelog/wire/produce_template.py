@@ -1,0 +1,130 @@
+"""What one Produce and the next have in common. benchmarks/request_path.py.
+
+A producer that writes to one partition sends the same bytes over and over: header, acks, time-out,
+topic and partition. Only the correlation id and the records differ. So the bytes of the last
+request are compared rather than decoded, and its answer is a form with five blanks:
+
+    api key, version │ correlation id │ client id ... partition │ length │ records │ 0 0 0
+    └──── same ─────┘                 └───────── same ─────────┘
+
+Whatever does not fit - several partitions, tagged fields, an error to tell - takes the ordinary way
+through `produce.py`; a template never decides anything that the decoder would decide otherwise.
+"""
+
+import struct
+from typing import Final
+
+from tidelog.base.errors import WireError
+from tidelog.base.ports import BytesLike
+from tidelog.wire.api import RequestHeader
+from tidelog.wire.primitives import NO_UUID, compact_string, read_uvarint, uvarint
+from tidelog.wire.produce import (
+    FIRST_FLEXIBLE,
+    FIRST_WITH_TOPIC_ID,
+    PartitionProduceResult,
+    ProduceRequest,
+)
+
+_AFTER_CORRELATION_ID: Final = 8
+# No tagged fields of the partition, of the topic, of the request.
+_END: BytesLike = b"\x00\x00\x00"
+# No record errors, no message, no tagged fields of the partition; then the topic's and the
+# throttle time and tagged fields of the answer.
+_ANSWER_END: Final = b"\x01\x00\x00" + b"\x00" + b"\x00\x00\x00\x00" + b"\x00"
+
+
+class ProduceTemplate:
+    """Recognises requests like one that was decoded, and writes their answers."""
+
+    __slots__ = (
+        "_answer",
+        "_answer_bytes",
+        "_common",
+        "_common_end",
+        "_named",
+        "_start",
+        "acks",
+        "partition",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        frame: memoryview,
+        common_end: int,
+        *,
+        topic: str | None,
+        topic_id: bytes | None,
+        partition: int,
+        acks: int,
+    ) -> None:
+        """Only for `template_of`."""
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.acks = acks
+        self._start = bytes(frame[:4])
+        self._common = bytes(frame[_AFTER_CORRELATION_ID:common_end])
+        self._common_end = common_end
+        named = compact_string(topic) if topic is not None else topic_id or NO_UUID
+        # Tagged fields of the header, one topic, its name or id, one partition.
+        self._named = b"\x00\x02" + named + b"\x02"
+        self._answer = struct.Struct(f">ii{len(self._named)}sihqqq{len(_ANSWER_END)}s")
+        self._answer_bytes = self._answer.size - 4
+
+    def records_of(self, frame: memoryview) -> memoryview | None:
+        """The records of a request like the one before; None if it is not like it."""
+        end = self._common_end
+        if frame[_AFTER_CORRELATION_ID:end] != self._common or frame[:4] != self._start:
+            return None
+        try:
+            length, start = read_uvarint(frame, end)
+        except (WireError, IndexError):
+            return None
+        stop = start + length - 1
+        if length == 0 or frame[stop:] != _END:
+            return None
+        return frame[start:stop]
+
+    def answer(self, correlation_id: int, result: PartitionProduceResult) -> bytes | None:
+        """The whole frame that answers with `result`; None if there is more to say than offsets."""
+        partition, code, base_offset, append_time_ms, log_start, errors, message, leader = result
+        if errors or message is not None or leader is not None:
+            return None
+        return self._answer.pack(
+            self._answer_bytes,
+            correlation_id,
+            self._named,
+            partition,
+            code,
+            base_offset,
+            append_time_ms,
+            log_start,
+            _ANSWER_END,
+        )
+
+
+def template_of(
+    frame: memoryview, header: RequestHeader, request: ProduceRequest
+) -> ProduceTemplate | None:
+    """A template for requests like this one, if it is of the simple kind."""
+    if header.api_version < FIRST_FLEXIBLE or len(request.topics) != 1:
+        return None
+    if request.acks not in (-1, 1):  # No answer to write, or a refusal.
+        return None
+    topic, topic_id, partitions = request.topics[0]
+    if len(partitions) != 1 or request.transactional_id is not None:
+        return None
+    partition, records = partitions[0]
+    if records is None or frame[-len(_END) :] != _END:
+        return None
+    length = uvarint(len(records) + 1)
+    start = len(frame) - len(_END) - len(records)
+    common_end = start - len(length)
+    if common_end < header.body_position or frame[common_end:start] != length:
+        return None
+    assert (topic_id is None) == (header.api_version < FIRST_WITH_TOPIC_ID)
+    return ProduceTemplate(
+        frame, common_end, topic=topic, topic_id=topic_id, partition=partition, acks=request.acks
+    )
