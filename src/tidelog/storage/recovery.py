@@ -40,9 +40,8 @@ from tidelog.storage.file_cache import FileCache
 from tidelog.storage.indexer import Indexer
 from tidelog.storage.offset_index import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, OffsetIndex
 from tidelog.storage.readable_log import segment_number
-from tidelog.storage.scan import intact_batches
+from tidelog.storage.scan import header_at, intact_batches
 from tidelog.storage.segment import Segment
-from tidelog.storage.tail import header_at
 from tidelog.storage.time_index import NO_ENTRY, TIME_ENTRY, TimeIndex
 from tidelog.storage.transaction_index import cut_aborted
 from tidelog.storage.truncation import remove_segments, remove_snapshots_after

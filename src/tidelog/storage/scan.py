@@ -92,3 +92,11 @@ def batch_headers(
         if at == 0:
             raise not_a_batch(file.path, position)
         position += at
+
+
+def header_at(file: LogFile, position: int) -> BatchHeader:
+    """The header that starts at `position`, whatever it says."""
+    data = file.read(position, HEADER_SIZE_BYTES)
+    if len(data) < HEADER_SIZE_BYTES:
+        raise not_a_batch(file.path, position)
+    return BatchHeader(*HEADER.unpack(data))

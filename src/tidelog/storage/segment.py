@@ -256,17 +256,23 @@ class Segment:
         if relative_offset < 0:
             return 0
         # If no batch starts where the entry says, then the index lies, not the log.
-        header = access.read(file, position, WALK.size)
-        if len(header) == WALK.size:
-            base_offset, length, magic, _ = WALK.unpack_from(header, 0)
-            last_offset = self.base_offset + relative_offset
-            if (
-                magic == MAGIC
-                and length >= BATCH_LENGTH_MIN
-                and self.base_offset <= base_offset <= last_offset
-            ):
-                return position
+        last_offset = self.base_offset + relative_offset
+        if position >= 0 and self._is_batch_before(last_offset, file, position, access):
+            return position
         raise IndexUnusable(self.path(layout.OFFSET_INDEX))
+
+    def _is_batch_before(
+        self, last_offset: int, file: LogFile, position: int, access: Access
+    ) -> bool:
+        header = access.read(file, position, WALK.size)
+        if len(header) < WALK.size:
+            return False
+        base_offset, length, magic, _ = WALK.unpack_from(header, 0)
+        return bool(
+            magic == MAGIC
+            and length >= BATCH_LENGTH_MIN
+            and self.base_offset <= base_offset <= last_offset
+        )
 
 
 def flush_file(disk: Disk, path: Path) -> None:

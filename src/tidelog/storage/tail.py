@@ -11,13 +11,12 @@ from typing import NamedTuple
 from tidelog.base.errors import StorageError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Disk, LogFile
-from tidelog.records.batch import HEADER, HEADER_SIZE_BYTES, BatchHeader
 from tidelog.storage import layout
 from tidelog.storage.index_file import IndexUnusable
 from tidelog.storage.indexer import Indexer
 from tidelog.storage.offset_index import OFFSET_ENTRY, OffsetIndex
-from tidelog.storage.scan import batch_headers
-from tidelog.storage.segment import Segment, not_a_batch
+from tidelog.storage.scan import batch_headers, header_at
+from tidelog.storage.segment import Segment
 from tidelog.storage.time_index import NO_ENTRY, TIME_ENTRY, TimeIndex
 
 
@@ -88,11 +87,3 @@ def read_last_entry(
         return size_bytes, entry.unpack(file.read(size_bytes - entry.size, entry.size))
     finally:
         file.close()
-
-
-def header_at(file: LogFile, position: int) -> BatchHeader:
-    """The header that starts at `position`, whatever it says."""
-    data = file.read(position, HEADER_SIZE_BYTES)
-    if len(data) < HEADER_SIZE_BYTES:
-        raise not_a_batch(file.path, position)
-    return BatchHeader(*HEADER.unpack(data))

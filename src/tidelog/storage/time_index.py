@@ -38,10 +38,13 @@ class TimeIndex(IndexFile):
             self.append(*entry)
             self.last_entry = entry
 
-    def at_or_before(self, timestamp_ms: int, access: Access) -> int:
-        """A relative offset below which everything is older than `timestamp_ms`."""
+    def at_or_before(self, timestamp_ms: int, access: Access) -> tuple[int, int] | None:
+        """The last entry that is not later than `timestamp_ms`.
+
+        Everything before the batch it names is older than that.
+        """
         found = self.floor(timestamp_ms, field=_TIMESTAMP, access=access)
-        return found[1] if found else 0
+        return (found[0], found[1]) if found else None
 
     def largest(self, access: Access) -> tuple[int, int]:
         """(timestamp, relative offset) of the last entry; NO_ENTRY if there is none."""

@@ -3,6 +3,9 @@
 Timestamps of records go up and down; the largest up to a place only goes up. So: the first segment
 whose largest timestamp is late enough, in it the last time index entry that is not late enough,
 from there a walk over batch headers, and at last the records of one batch.
+
+The time index entry is compared with the batch it names. An entry that lies could hide records
+without a trace; as it is, the index is made again.
 """
 
 from bisect import bisect_left
@@ -14,7 +17,8 @@ from tidelog.base.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 from tidelog.records.batch import BatchHeader
 from tidelog.records.record import decode_records
 from tidelog.storage.file_cache import Access
-from tidelog.storage.scan import batch_headers
+from tidelog.storage.index_file import IndexUnusable
+from tidelog.storage.scan import batch_headers, header_at
 from tidelog.storage.segment import Segment
 
 
@@ -45,9 +49,9 @@ def find_at_or_after(
     segment: Segment, timestamp_ms: int, *, from_offset: Offset, access: Access
 ) -> TimestampOffset | None:
     """The first record of `segment` at or after both `timestamp_ms` and `from_offset`."""
-    relative_offset = segment.time_index(access).at_or_before(timestamp_ms, access)
-    start_offset = max(segment.base_offset + relative_offset, from_offset)
-    position = segment.position_of(start_offset, access)
+    position = segment.position_of(from_offset, access)
+    if segment.has_usable_index:
+        position = max(position, _position_before(segment, timestamp_ms, access))
     file = segment.open(access)
     for at, header in batch_headers(file, position=position, end_position=segment.size_bytes):
         if header.max_timestamp_ms < timestamp_ms:
@@ -56,6 +60,23 @@ def find_at_or_after(
             if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
                 return record
     return None
+
+
+def _position_before(segment: Segment, timestamp_ms: int, access: Access) -> int:
+    """Where a batch starts before which everything is older than `timestamp_ms`."""
+    index = segment.time_index(access)
+    entry = index.at_or_before(timestamp_ms, access)
+    if entry is None:
+        return 0
+    entry_ms, relative_offset = entry
+    offset = segment.base_offset + relative_offset
+    position = segment.position_of(offset, access)
+    file = segment.open(access)
+    if relative_offset >= 0 and position < segment.size_bytes:
+        header = header_at(file, position)
+        if header.max_timestamp_ms == entry_ms and header.base_offset <= offset:
+            return position
+    raise IndexUnusable(index.path)
 
 
 def find_largest(segments: tuple[Segment, ...], access: Access) -> TimestampOffset | None:
