@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compatibility.kafka_peer import Broker, StartBroker, StartKafka
+from tests.compatibility.kafka_peer import SUBJECT, Broker, StartBroker, StartKafka
 from tests.support.clients import (
     FIRST_TIMESTAMP_MS,
     Settings,
@@ -38,6 +38,8 @@ from tests.support.clients import (
 )
 from tests.support.dump_log_segments import dump_folder
 from tests.support.kafka_process import KafkaProcess
+from tests.support.kafka_tools import KafkaTools
+from tests.support.server_process import ServerFailed
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 TOPIC_CONFIG = {"segment.bytes": "1048576", "retention.ms": "-1"}
@@ -154,6 +156,34 @@ def test_adopted_topics_survive_a_restart(adoption: Adoption) -> None:
     adoption.broker.restart()
     for partition, records in adoption.written.records.items():
         assert read_partition(adoption.broker.bootstrap, *partition) == records
+
+
+def test_nothing_expires_before_the_operator_says_so(adoption: Adoption) -> None:
+    """A3: the records are years old, and Kafka's default would delete them in a week's time."""
+    described = KafkaTools(adoption.broker.bootstrap).configs(
+        "--describe", "--entity-type", "topics", "--entity-name", "segments"
+    )
+    assert "  retention.ms=-1 " in described
+
+
+@pytest.mark.skipif(SUBJECT == "kafka", reason="Kafka goes on with its own files")
+def test_kafkas_own_log_is_left_alone(adoption: Adoption) -> None:
+    """A4: whoever goes back to Kafka finds its metadata as it was."""
+    adoption.broker.stop()
+    name = Path("__cluster_metadata-0") / "00000000000000000000.log"
+    before = (adoption.written.data_folder / name).read_bytes()
+    assert (adoption.broker.data_folder / name).read_bytes() == before
+
+
+def test_folder_of_another_node_is_refused(
+    written_by_kafka: dict[str, WrittenByKafka], start_broker: StartBroker, tmp_path: Path
+) -> None:
+    """A1: two nodes with one id would each take the other's records for their own."""
+    written = written_by_kafka["after a clean stop"]
+    shutil.copytree(written.data_folder, tmp_path / "broker" / "data")
+    with pytest.raises(ServerFailed) as failure:
+        start_broker(tmp_path / "broker", {"node.id": "2"})
+    assert SUBJECT == "kafka" or "node.id" in str(failure.value)  # Kafka's log is switched off.
 
 
 def test_kafka_serves_what_the_broker_wrote(

@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import TypedDict
 
 import pytest
-from confluent_kafka import Producer
 
 from tests.compatibility.kafka_peer import Broker
+from tests.support.clients import FIRST_TIMESTAMP_MS, NewRecord, create_topic, send
 from tests.support.kafka_tools import KafkaTools
 from tests.support.server_process import wait_until
 
 TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
 CONFIG_COMMAND = "kafka.admin.ConfigCommand"
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-OFFSETS_TOPIC_FIRST_MS = 1_700_000_000_000
 
 
 class ReplicaOnDisk(TypedDict):
@@ -147,13 +146,13 @@ class TestProducerPerformance:
 
 class TestConsoleConsumer:
     def test_partition_is_read_in_order(self, tools: KafkaTools) -> None:
-        _produce_lines(tools, "ordered", [f"line {n}" for n in range(500)])
+        _fill_with_lines(tools, "ordered", [f"line {n}" for n in range(500)])
         assert _consume(tools, "ordered", "--offset", "earliest", count=500) == [
             f"line {n}" for n in range(500)
         ]
 
     def test_reading_starts_at_the_offset_asked_for(self, tools: KafkaTools) -> None:
-        _produce_lines(tools, "from-offset", [f"line {n}" for n in range(20)])
+        _fill_with_lines(tools, "from-offset", [f"line {n}" for n in range(20)])
         lines = _consume(
             *(tools, "from-offset", "--offset", "17"),
             *("--formatter-property", "print.offset=true"),
@@ -162,7 +161,7 @@ class TestConsoleConsumer:
         assert lines == ["Offset:17\tline 17", "Offset:18\tline 18", "Offset:19\tline 19"]
 
     def test_end_of_partition_is_waited_at(self, tools: KafkaTools) -> None:
-        _produce_lines(tools, "ended", ["only"])
+        _fill_with_lines(tools, "ended", ["only"])
         result = tools.attempt(
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
             *("--topic", "ended", "--partition", "0", "--offset", "latest"),
@@ -171,7 +170,7 @@ class TestConsoleConsumer:
         assert "Processed a total of 0 messages" in result.stderr
 
     def test_key_and_headers_come_back(self, tools: KafkaTools) -> None:
-        tools.topics("--create", "--topic", "keyed")
+        _create(tools, "keyed")
         tools.console_producer(
             *("--topic", "keyed"),
             *("--reader-property", "parse.key=true"),
@@ -189,7 +188,7 @@ class TestConsoleConsumer:
 
 class TestConfigCommand:
     def test_topic_setting_is_changed_and_taken_back(self, tools: KafkaTools) -> None:
-        tools.topics("--create", "--topic", "configured")
+        _create(tools, "configured")
         entity = ("--entity-type", "topics", "--entity-name", "configured")
         tools.configs("--alter", *entity, "--add-config", "max.message.bytes=12345")
         described = tools.configs("--describe", *entity)
@@ -205,8 +204,9 @@ class TestConfigCommand:
         "setting", ["max.message.bytes=abc", "cleanup.policy=sometimes", "no.such.setting=1"]
     )
     def test_wrong_setting_is_refused_by_name(self, tools: KafkaTools, setting: str) -> None:
-        tools.topics("--create", "--topic", "misconfigured", "--if-not-exists")
-        entity = ("--entity-type", "topics", "--entity-name", "misconfigured")
+        topic = f"misconfigured-{setting.split('=', maxsplit=1)[0]}"
+        _create(tools, topic)
+        entity = ("--entity-type", "topics", "--entity-name", topic)
         result = tools.attempt(CONFIG_COMMAND, "--alter", *entity, "--add-config", setting)
         assert result.exit_code == 1
         assert "InvalidConfigurationException" in str(result)
@@ -214,7 +214,7 @@ class TestConfigCommand:
 
     def test_topic_defaults_are_kafkas(self, tools: KafkaTools) -> None:
         """G5, as recorded from Kafka 4.3.0; tiered storage is the one part that may be absent."""
-        tools.topics("--create", "--topic", "defaults")
+        _create(tools, "defaults")
         described = tools.configs(
             "--describe", "--all", "--entity-type", "topics", "--entity-name", "defaults"
         )
@@ -237,7 +237,7 @@ class TestConfigCommand:
         assert "log.retention.ms=7654321" not in tools.configs("--describe", *entity)
 
     def test_default_of_all_brokers_reaches_the_topics(self, tools: KafkaTools) -> None:
-        tools.topics("--create", "--topic", "inheriting")
+        _create(tools, "inheriting")
         entity = ("--entity-type", "brokers", "--entity-default")
         tools.configs("--alter", *entity, "--add-config", "log.segment.bytes=5242880")
         try:
@@ -256,6 +256,17 @@ class TestConfigCommand:
         assert "node.id" in str(result)
 
 
+@pytest.fixture(scope="module")
+def topic_of_offsets(tools: KafkaTools) -> None:
+    """Ten records in the first of two partitions, a second apart."""
+    _create(tools, "offsets", partition_count=2)
+    records = [
+        NewRecord(key=None, value=b"x", timestamp_ms=FIRST_TIMESTAMP_MS + n * 1_000, headers=())
+        for n in range(10)
+    ]
+    send(tools.bootstrap, "offsets", records, partition=0, settings={})
+
+
 class TestGetOffsetShell:
     @pytest.mark.parametrize(
         ("time", "expected"),
@@ -265,47 +276,45 @@ class TestGetOffsetShell:
             ("earliest-local", ["offsets:0:0", "offsets:1:0"]),
             ("max-timestamp", ["offsets:0:9"]),
             ("0", ["offsets:0:0"]),
-            (str(OFFSETS_TOPIC_FIRST_MS + 4_001), ["offsets:0:5"]),
-            (str(OFFSETS_TOPIC_FIRST_MS + 9_001), []),
+            (str(FIRST_TIMESTAMP_MS + 4_001), ["offsets:0:5"]),
+            (str(FIRST_TIMESTAMP_MS + 9_001), []),
         ],
     )
+    @pytest.mark.usefixtures("topic_of_offsets")
     def test_offsets_are_found_by_time(
         self, tools: KafkaTools, time: str, expected: list[str]
     ) -> None:
-        if "offsets" not in tools.topics("--list").split():
-            tools.topics("--create", "--topic", "offsets", "--partitions", "2")
-            _send_ten_a_second_apart(tools.bootstrap, "offsets")
         assert tools.get_offsets("--topic", "offsets", "--time", time).split() == expected
 
     def test_partitions_are_selected_by_range(self, tools: KafkaTools) -> None:
-        tools.topics("--create", "--topic", "ranged", "--partitions", "4")
+        _create(tools, "ranged", partition_count=4)
         offsets = tools.get_offsets("--topic-partitions", "ranged:1-3")
         assert offsets.split() == ["ranged:1:0", "ranged:2:0"]
 
 
 class TestDeleteRecordsCommand:
     def test_log_starts_where_it_was_cut(self, tools: KafkaTools, tmp_path: Path) -> None:
-        _produce_lines(tools, "cut", [f"line {n}" for n in range(10)])
+        _fill_with_lines(tools, "cut", [f"line {n}" for n in range(10)])
         assert "partition: cut-0\tlow_watermark: 4" in _delete_records(tools, tmp_path, "cut", 4)
         assert tools.get_offsets("--topic", "cut", "--time", "earliest").split() == ["cut:0:4"]
         lines = _consume(tools, "cut", "--offset", "earliest", count=6)
         assert lines == [f"line {n}" for n in range(4, 10)]
 
     def test_minus_one_means_everything(self, tools: KafkaTools, tmp_path: Path) -> None:
-        _produce_lines(tools, "emptied", [f"line {n}" for n in range(10)])
+        _fill_with_lines(tools, "emptied", [f"line {n}" for n in range(10)])
         assert "low_watermark: 10" in _delete_records(tools, tmp_path, "emptied", -1)
         assert tools.get_offsets("--topic", "emptied", "--time", "earliest").split() == [
             "emptied:0:10"
         ]
 
     def test_offset_beyond_the_end_is_refused(self, tools: KafkaTools, tmp_path: Path) -> None:
-        _produce_lines(tools, "uncut", ["only"])
+        _fill_with_lines(tools, "uncut", ["only"])
         assert "OffsetOutOfRangeException" in _delete_records(tools, tmp_path, "uncut", 5_000)
 
 
 class TestLogDirsCommand:
     def test_sizes_are_those_of_the_files(self, tools: KafkaTools, broker: Broker) -> None:
-        tools.topics("--create", "--topic", "sized", "--partitions", "2")
+        _create(tools, "sized", partition_count=2)
         _produce(tools, "sized", 1_000)
         (log_dir,) = _log_dirs(tools, "--topic-list", "sized")
         assert log_dir["logDir"] == str(broker.data_folder)
@@ -342,9 +351,18 @@ def _produce(tools: KafkaTools, topic: str, record_count: int, *properties: str)
     )
 
 
-def _produce_lines(tools: KafkaTools, topic: str, lines: list[str]) -> None:
-    tools.topics("--create", "--topic", topic)
-    tools.console_producer("--topic", topic, lines="".join(f"{line}\n" for line in lines))
+def _create(tools: KafkaTools, topic: str, *, partition_count: int = 1) -> None:
+    """By a client: a tool takes a second, and only TopicCommand's own tests are about it."""
+    create_topic(tools.bootstrap, topic, partition_count=partition_count, config={})
+
+
+def _fill_with_lines(tools: KafkaTools, topic: str, lines: list[str]) -> None:
+    _create(tools, topic)
+    records = [
+        NewRecord(key=None, value=line.encode(), timestamp_ms=FIRST_TIMESTAMP_MS, headers=())
+        for line in lines
+    ]
+    send(tools.bootstrap, topic, records, partition=0, settings={})
 
 
 def _consume(tools: KafkaTools, topic: str, *arguments: str, count: int) -> list[str]:
@@ -353,14 +371,6 @@ def _consume(tools: KafkaTools, topic: str, *arguments: str, count: int) -> list
         *("--timeout-ms", "30000", *arguments),
     )
     return printed.splitlines()
-
-
-def _send_ten_a_second_apart(bootstrap: str, topic: str) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap})
-    for n in range(10):
-        timestamp_ms = OFFSETS_TOPIC_FIRST_MS + n * 1_000
-        producer.produce(topic, f"line {n}", partition=0, timestamp=timestamp_ms)
-    assert producer.flush(30) == 0
 
 
 def _end_offset(tools: KafkaTools, topic: str) -> int:
