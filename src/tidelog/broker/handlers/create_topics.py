@@ -24,7 +24,7 @@ from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import BrokerId
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.dispatch import RequestContext
-from tidelog.broker.handlers.answering import NO_THROTTLE, message_error, within
+from tidelog.broker.handlers.answering import NO_THROTTLE, in_turns, message_error, within
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.describe import DescribedConfig, describe_topic
 from tidelog.core.controller.image import Settings
@@ -57,7 +57,7 @@ class CreateTopicsHandler:
         inherited = _Inheritance(self.broker_config())
         return CreateTopicsResponse(
             throttle_time=NO_THROTTLE,
-            topics=tuple(_result(outcome, inherited) for outcome in outcomes),
+            topics=tuple([_result(outcome, inherited) async for outcome in in_turns(outcomes)]),
         )
 
     async def _create(self, request: CreateTopicsRequest) -> list[TopicOutcome]:

@@ -21,7 +21,7 @@ from kio.static.primitive import i32, i64
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import Offset
 from tidelog.broker.dispatch import RequestContext
-from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
+from tidelog.broker.handlers.answering import NO_THROTTLE, in_turns, message_error
 from tidelog.broker.handlers.metadata import INTERNAL_TOPICS
 from tidelog.config.topic import TopicConfig
 
@@ -56,21 +56,15 @@ class DeleteRecordsHandler:
     async def handle(
         self, request: DeleteRecordsRequest, context: RequestContext
     ) -> DeleteRecordsResponse:
+        results: dict[str, list[DeleteRecordsPartitionResult]] = {}
+        async for (topic, partition), offset in in_turns(_each_once(request).items()):
+            result = await self._result(topic, partition, offset)
+            results.setdefault(topic, []).append(result)
         return DeleteRecordsResponse(
             throttle_time=NO_THROTTLE,
             topics=tuple(
-                [
-                    DeleteRecordsTopicResult(
-                        name=TopicName(topic),
-                        partitions=tuple(
-                            [
-                                await self._result(topic, partition, offset)
-                                for partition, offset in offsets.items()
-                            ]
-                        ),
-                    )
-                    for topic, offsets in _each_once(request).items()
-                ]
+                DeleteRecordsTopicResult(name=TopicName(topic), partitions=tuple(partitions))
+                for topic, partitions in results.items()
             ),
         )
 
@@ -98,11 +92,10 @@ class DeleteRecordsHandler:
         return await runner.delete_records(offset)
 
 
-def _each_once(request: DeleteRecordsRequest) -> dict[str, dict[int, Offset]]:
+def _each_once(request: DeleteRecordsRequest) -> dict[tuple[str, int], Offset]:
     """Offsets by topic and partition; what is named twice counts as named last, as in Kafka."""
-    offsets: dict[str, dict[int, Offset]] = {}
-    for topic in request.topics:
-        for partition in topic.partitions:
-            by_partition = offsets.setdefault(topic.name, {})
-            by_partition[partition.partition_index] = Offset(partition.offset)
-    return offsets
+    return {
+        (topic.name, partition.partition_index): Offset(partition.offset)
+        for topic in request.topics
+        for partition in topic.partitions
+    }

@@ -8,7 +8,6 @@ One resource's refusal is that resource's answer; it never fails its neighbours.
 Kafka has and this broker does not (loggers, client metrics, groups) are refused by name.
 """
 
-import asyncio
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from kio.static.primitive import i8
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.broker.dispatch import RequestContext
-from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
+from tidelog.broker.handlers.answering import NO_THROTTLE, in_turns, message_error
 from tidelog.broker.partitions import Partitions
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.describe import (
@@ -59,12 +58,9 @@ class DescribeConfigsHandler:
         self, request: DescribeConfigsRequest, context: RequestContext
     ) -> DescribeConfigsResponse:
         description = _Description(self.partitions.image, self.broker_config(), request)
-        results = []
         # What is asked for twice is answered once: an answer must not grow without bound.
-        for resource in dict.fromkeys(request.resources):
-            results.append(description.result(resource))
-            # Let others have their turn. Tools ask for the settings of all topics at once.
-            await asyncio.sleep(0)
+        resources = dict.fromkeys(request.resources)
+        results = [description.result(resource) async for resource in in_turns(resources)]
         return DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
 
 

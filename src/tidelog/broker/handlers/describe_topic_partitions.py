@@ -32,7 +32,7 @@ from kio.static.primitive import i32
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_BROKER, BrokerId
 from tidelog.broker.dispatch import RequestContext
-from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
+from tidelog.broker.handlers.answering import NO_THROTTLE, in_turns, message_error
 from tidelog.broker.handlers.metadata import ALL_TOPIC_OPERATIONS, INTERNAL_TOPICS
 from tidelog.broker.partitions import Partitions
 from tidelog.core.controller.image import ClusterImage, PartitionImage, TopicImage
@@ -59,7 +59,7 @@ class DescribeTopicPartitionsHandler:
         if not _is_cursor_of(request.cursor, asked):
             return _response([_refused(topic.name) for topic in request.topics], None)
         limit = max(1, min(request.response_partition_limit, self.partition_limit))
-        return _page(image, asked or sorted(image.topics), request.cursor, limit)
+        return await _page(image, asked or sorted(image.topics), request.cursor, limit)
 
 
 def _is_cursor_of(cursor: Cursor | None, asked: Sequence[str]) -> bool:
@@ -68,12 +68,12 @@ def _is_cursor_of(cursor: Cursor | None, asked: Sequence[str]) -> bool:
     return cursor.partition_index >= 0 and (not asked or cursor.topic_name in asked)
 
 
-def _page(
+async def _page(
     image: ClusterImage, names: Sequence[str], cursor: Cursor | None, limit: int
 ) -> DescribeTopicPartitionsResponse:
     topics: list[Topic] = []
     remaining = limit
-    for name in names:
+    async for name in in_turns(names):
         if cursor is not None and name < cursor.topic_name:
             continue
         if remaining == 0:

@@ -67,6 +67,11 @@ def test_a_topic_shows_all_its_settings() -> None:
     assert len(result.configs) == TOPIC_SETTING_COUNT
 
 
+def test_a_resource_asked_for_twice_is_answered_once() -> None:
+    results = describe((TOPIC, "t"), (TOPIC, "t"), (TOPIC, "t", ("flush.ms",)))
+    assert [len(result.configs) for result in results] == [TOPIC_SETTING_COUNT, 1]
+
+
 def test_an_empty_filter_is_no_filter() -> None:
     (result,) = describe((TOPIC, "t", ()))
     assert len(result.configs) == TOPIC_SETTING_COUNT
