@@ -48,6 +48,7 @@ def run(arguments: BrokerArguments) -> int:
     """Serve until stopped. Exit 2 for a wrong setting, 1 if the broker cannot run."""
     try:
         config = _load(arguments)
+        _do_without_hypothesis()
         # Late: what is wrong with the settings should be said before all of a broker is loaded.
         from tidelog import node  # noqa: PLC0415
 
@@ -63,6 +64,15 @@ def _load(arguments: BrokerArguments) -> BrokerConfig:
     properties = {} if file is None else read_properties(file)
     properties.update(map(parse_assignment, arguments.assignments))
     return BrokerConfig.load(properties)
+
+
+def _do_without_hypothesis() -> None:
+    """kio registers its types with Hypothesis wherever that is installed.
+
+    Which is 80 MB and a tenth of a second that a broker has no use for, in the environment of
+    somebody's tests as anywhere else. benchmarks/memory.py
+    """
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
 
 def _complain(error: TidelogError, *, exit_code: int) -> int:
