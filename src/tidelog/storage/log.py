@@ -54,6 +54,11 @@ from tidelog.storage.retention import RetentionConfig, expired_segments
 from tidelog.storage.segment import WALK, Segment, flush_file
 from tidelog.storage.tail import find_tail
 from tidelog.storage.timestamps import LargestTimestamps, TimestampOffset
+from tidelog.storage.transaction_index import (
+    AbortedTransaction,
+    append_aborted,
+    read_aborted,
+)
 from tidelog.storage.truncation import cut_segment, remove_segments, remove_snapshots_after
 
 __all__ = ["Log", "LogConfig", "LogRead", "TimestampOffset"]
@@ -283,6 +288,27 @@ class Log(ReadableLog):
         return self._with_indexes(
             lambda: timestamps.find_largest(self.segments, self._blocking), self.log_start_offset
         )
+
+    def append_aborted(self, aborted: AbortedTransaction) -> None:
+        """Note a transaction whose abort marker was just appended."""
+        self._active.has_aborted = True
+        append_aborted(self._disk, self._active.path(layout.TRANSACTION_INDEX), aborted)
+
+    def aborted_transactions(
+        self, offset: Offset, *, end_offset: Offset
+    ) -> tuple[AbortedTransaction, ...]:
+        """Those with records from `offset` up to `end_offset`. Without any, no file is read."""
+        segments = self.segments
+        found: list[AbortedTransaction] = []
+        for segment in segments[segment_number(segments, offset) :]:
+            if not segment.has_aborted:
+                continue
+            for aborted in read_aborted(self._disk, segment.path(layout.TRANSACTION_INDEX)):
+                if aborted.last_offset >= offset and aborted.first_offset < end_offset:
+                    found.append(aborted)
+                if aborted.last_stable_offset >= end_offset:
+                    return tuple(found)  # Later ones begin at or after that.
+        return tuple(found)
 
     def _with_indexes(self, work: Callable[[], T], offset: Offset) -> T:
         """Do `work`, with indexes made again where it finds them wrong."""

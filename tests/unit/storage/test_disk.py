@@ -1,0 +1,181 @@
+"""What only the real disk can get wrong: full file systems, other processes, descriptors."""
+
+import errno
+import gc
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tidelog.base.errors import DiskFull, StorageError
+from tidelog.storage.disk import RealDisk
+
+OPEN_DESCRIPTORS = Path("/proc/self/fd")
+
+
+@pytest.fixture
+def file_size_limit() -> Iterator[int]:
+    """Writes beyond 10,000 bytes fail halfway, as on a disk that fills up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    yield 10_000
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_write_that_succeeds_in_part_is_cut_back(tmp_path: Path, file_size_limit: int) -> None:
+    file = RealDisk().open(tmp_path / "a.log")
+    file.append(b"x" * 9_000)
+    with pytest.raises(StorageError, match=r"a\.log"):
+        file.append(b"y" * 5_000)
+    assert (file.size_bytes, (tmp_path / "a.log").stat().st_size) == (9_000, 9_000)
+    file.append(b"z" * (file_size_limit - 9_000))
+    assert file.read(8_999, 2) == b"xz"
+
+
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [(errno.ENOSPC, DiskFull), (errno.EDQUOT, DiskFull), (errno.EIO, StorageError)],
+)
+def test_errors_are_told_apart_and_name_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: type[StorageError]
+) -> None:
+    file = RealDisk().open(tmp_path / "a.log")
+    file.append(b"whole")
+    written = os.write
+
+    def fail_halfway(descriptor: int, data: bytes) -> int:
+        if len(data) < 10:
+            raise OSError(number, os.strerror(number))
+        return written(descriptor, data[:6])
+
+    monkeypatch.setattr("tidelog.storage.disk.os.write", fail_halfway)
+    with pytest.raises(StorageError, match=r"append to .*a\.log") as raised:
+        file.append(b"in two parts")
+    assert type(raised.value) is error
+    assert (tmp_path / "a.log").read_bytes() == b"whole"
+
+
+def test_write_in_several_parts_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RealDisk().open(tmp_path / "a.log")
+    written = os.write
+    monkeypatch.setattr(
+        "tidelog.storage.disk.os.write", lambda descriptor, data: written(descriptor, data[:3])
+    )
+    assert file.append(b"in several parts") == 16
+    assert file.read(0, 100) == b"in several parts"
+
+
+def test_read_in_several_parts_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RealDisk().open(tmp_path / "a.log")
+    file.append(b"in several parts")
+    read = os.pread
+    monkeypatch.setattr(
+        "tidelog.storage.disk.os.pread",
+        lambda descriptor, size, position: read(descriptor, min(size, 3), position),
+    )
+    assert file.read(3, 100) == b"several parts"
+    assert file.read(3, 7) == b"several"
+
+
+def test_cached_read_falls_back_where_nowait_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RealDisk().open(tmp_path / "a.log")
+    file.append(b"hello")
+
+    def unsupported(*_: object) -> int:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr("tidelog.storage.disk.os.preadv", unsupported)
+    assert file.read_cached(1, 3) == b"ell"
+    assert file.read_cached(1, 30) == b"ello"
+
+
+def test_cached_read_that_would_wait_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RealDisk().open(tmp_path / "a.log")
+    file.append(b"hello")
+
+    def would_wait(*_: object) -> int:
+        raise BlockingIOError(errno.EAGAIN, "try again")
+
+    monkeypatch.setattr("tidelog.storage.disk.os.preadv", would_wait)
+    assert file.read_cached(1, 3) is None
+
+
+def test_cached_read_that_got_only_a_part_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RealDisk().open(tmp_path / "a.log")
+    file.append(b"hello")
+    monkeypatch.setattr("tidelog.storage.disk.os.preadv", lambda *_: 2)
+    assert file.read_cached(0, 5) is None
+
+
+def test_cached_read_of_a_broken_disk_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RealDisk().open(tmp_path / "a.log")
+    file.append(b"hello")
+
+    def broken(*_: object) -> int:
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr("tidelog.storage.disk.os.preadv", broken)
+    with pytest.raises(StorageError, match=r"a\.log"):
+        file.read_cached(0, 5)
+
+
+@pytest.mark.skipif(not OPEN_DESCRIPTORS.exists(), reason="needs /proc")
+def test_file_that_is_let_go_is_closed(tmp_path: Path) -> None:
+    gc.collect()
+    before = len(list(OPEN_DESCRIPTORS.iterdir()))
+    disk = RealDisk()
+    for _ in range(50):
+        disk.open(tmp_path / "a.log")
+    assert len(list(OPEN_DESCRIPTORS.iterdir())) <= before + 1
+
+
+def test_failed_replacement_leaves_the_old_file(tmp_path: Path, file_size_limit: int) -> None:
+    disk = RealDisk()
+    disk.replace_file(tmp_path / "a", b"old")
+    with pytest.raises(StorageError):
+        disk.replace_file(tmp_path / "a", b"x" * (file_size_limit + 1))
+    assert disk.read_file(tmp_path / "a") == b"old"
+    assert disk.list_folder(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("call", ["flock", "lockf"])
+def test_lock_of_another_process_is_respected(tmp_path: Path, call: str) -> None:
+    """Kafka's JVM takes the POSIX kind."""
+    path = tmp_path / ".lock"
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import fcntl, sys\n"
+            f"file = open({str(path)!r}, 'w')\n"
+            f"fcntl.{call}(file, fcntl.LOCK_EX)\n"
+            "print('held', flush=True)\n"
+            "sys.stdin.read()\n",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(StorageError, match=r"another process holds .*\.lock"):
+            RealDisk().lock(path)
+    finally:
+        holder.communicate(b"")
+    RealDisk().lock(path).release()
