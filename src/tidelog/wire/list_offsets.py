@@ -1,7 +1,7 @@
 """ListOffsets: the offset that belongs to a time, or to one of the special times below."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -21,14 +21,25 @@ NO_LEADER_EPOCH = -1
 
 
 class SpecialTimestamp(IntEnum):
-    """Timestamps that name a place in the log, with the version that brought them."""
+    """Timestamps that name a place in the log."""
 
     LATEST = -1
     EARLIEST = -2
-    MAX_TIMESTAMP = -3  # v7, KIP-734
-    EARLIEST_LOCAL = -4  # v8, KIP-405
-    LATEST_TIERED = -5  # v9, KIP-1005
-    EARLIEST_PENDING_UPLOAD = -6  # v11, KIP-1023
+    MAX_TIMESTAMP = -3  # KIP-734
+    EARLIEST_LOCAL = -4  # KIP-405
+    LATEST_TIERED = -5  # KIP-1005
+    EARLIEST_PENDING_UPLOAD = -6  # KIP-1023
+
+
+FIRST_VERSION_OF: Mapping[int, int] = {
+    SpecialTimestamp.LATEST: 0,
+    SpecialTimestamp.EARLIEST: 0,
+    SpecialTimestamp.MAX_TIMESTAMP: 7,
+    SpecialTimestamp.EARLIEST_LOCAL: 8,
+    SpecialTimestamp.LATEST_TIERED: 9,
+    SpecialTimestamp.EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The version that brought each special timestamp; in an older one it means nothing."""
 
 
 class ListOffsetsPartition(NamedTuple):

@@ -19,6 +19,7 @@ from tidelog.broker.partitions import Partitions
 from tidelog.storage.log import TimestampOffset
 from tidelog.wire.api import RequestHeader
 from tidelog.wire.list_offsets import (
+    FIRST_VERSION_OF,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResult,
@@ -69,7 +70,7 @@ class ListOffsetsHandler:
             results = []
             for query in queries:
                 if _is_search(query):
-                    results.append(await self._search(topic, query, request, repeated))
+                    results.append(await self._search(topic, query, request, header, repeated))
                 else:
                     results.append(self._at_once(topic, query, request, header, repeated))
             topics.append((topic, results))
@@ -84,9 +85,8 @@ class ListOffsetsHandler:
         header: RequestHeader,
         repeated: Repeated,
     ) -> ListOffsetsResult:
-        if (topic, query.partition) in repeated:
-            return _refused(query, ErrorCode.INVALID_REQUEST)
         try:
+            _require_answerable(topic, query, header, repeated)
             runner = self.partitions.led(topic, query.partition, query.current_leader_epoch)
             return _end_of_log(runner, query, request, header)
         except RequestRefused as refusal:
@@ -97,11 +97,11 @@ class ListOffsetsHandler:
         topic: str,
         query: ListOffsetsPartition,
         request: ListOffsetsRequest,
+        header: RequestHeader,
         repeated: Repeated,
     ) -> ListOffsetsResult:
-        if (topic, query.partition) in repeated:
-            return _refused(query, ErrorCode.INVALID_REQUEST)
         try:
+            _require_answerable(topic, query, header, repeated)
             runner = self.partitions.led(topic, query.partition, query.current_leader_epoch)
             found = await _look_up(runner, query.timestamp_ms)
         except RequestRefused as refusal:
@@ -130,6 +130,17 @@ def _repeated(request: ListOffsetsRequest) -> Repeated:
         (topic, query.partition) for topic, queries in request.topics for query in queries
     )
     return {key for key, count in asked.items() if count > 1}
+
+
+def _require_answerable(
+    topic: str, query: ListOffsetsPartition, header: RequestHeader, repeated: Repeated
+) -> None:
+    if (topic, query.partition) in repeated:
+        raise RequestRefused(ErrorCode.INVALID_REQUEST)
+    if query.timestamp_ms < 0:
+        first_version = FIRST_VERSION_OF.get(query.timestamp_ms)
+        if first_version is None or header.api_version < first_version:
+            raise RequestRefused(ErrorCode.UNSUPPORTED_VERSION)
 
 
 async def _look_up(runner: PartitionRunner, timestamp_ms: int) -> TimestampOffset | None:
@@ -174,7 +185,7 @@ def _end_of_log(
         case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
             offset, epoch = NO_OFFSET, NO_LEADER_EPOCH  # Nothing is tiered.
         case _:
-            raise RequestRefused(ErrorCode.UNSUPPORTED_VERSION)
+            raise AssertionError(f"{query.timestamp_ms} is no end of a log")
     return ListOffsetsResult(query.partition, 0, NO_TIMESTAMP, offset, epoch)
 
 

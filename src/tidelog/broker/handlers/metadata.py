@@ -30,6 +30,8 @@ from tidelog.wire.metadata import (
 from tidelog.wire.primitives import NO_UUID
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+# Versions 10 and 11 have a field for the id of a topic and do not accept one.
+_FIRST_BY_ID = 12
 # Without an authorizer everybody may do everything. Kafka numbers its operations; each is a bit.
 ALL_TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 ALL_CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
@@ -93,7 +95,7 @@ class MetadataHandler:
             brokers=_brokers(image, connection.listener_name),
             cluster_id=image.cluster_id,
             controller_id=image.controller_id,
-            topics=self._topics(image, request, refused, operations),
+            topics=self._topics(image, request, header.api_version, refused, operations),
             cluster_authorized_operations=(
                 ALL_CLUSTER_OPERATIONS
                 if request.include_cluster_authorized_operations
@@ -107,23 +109,38 @@ class MetadataHandler:
         self,
         image: ClusterImage,
         request: MetadataRequest,
+        version: int,
         refused: dict[str, ErrorCode],
         operations: int,
     ) -> list[MetadataTopic]:
         if request.topics is None:
             return [self._topic(image, topic, operations) for topic in image.topics.values()]
-        topics = []
-        for name, topic_id in request.topics:
-            if topic_id != NO_UUID:
-                known_name = self.partitions.topic_name(topic_id)
-                topic = None if known_name is None else image.topics.get(known_name)
-                unknown = _unknown(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-            else:
-                assert name is not None
-                topic = image.topics.get(name)
-                unknown = _unknown(name, NO_UUID, refused.get(name) or _why_unknown(name))
-            topics.append(unknown if topic is None else self._topic(image, topic, operations))
-        return topics
+        # Kafka, too, answers once what is asked for twice.
+        return [
+            self._asked_for(image, name, topic_id, version, refused, operations)
+            for name, topic_id in dict.fromkeys(request.topics)
+        ]
+
+    def _asked_for(
+        self,
+        image: ClusterImage,
+        name: str | None,
+        topic_id: bytes,
+        version: int,
+        refused: dict[str, ErrorCode],
+        operations: int,
+    ) -> MetadataTopic:
+        topic: TopicImage | None
+        if topic_id != NO_UUID and version >= _FIRST_BY_ID:
+            known_name = self.partitions.topic_name(topic_id)
+            topic = None if known_name is None else image.topics.get(known_name)
+            unknown = _unknown(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        elif name is not None and topic_id == NO_UUID:
+            topic = image.topics.get(name)
+            unknown = _unknown(name, NO_UUID, refused.get(name) or _why_unknown(name))
+        else:
+            return _unknown(name, topic_id, ErrorCode.INVALID_REQUEST)
+        return unknown if topic is None else self._topic(image, topic, operations)
 
     def _topic(self, image: ClusterImage, topic: TopicImage, operations: int) -> MetadataTopic:
         return MetadataTopic(
