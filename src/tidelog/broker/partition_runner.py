@@ -55,6 +55,7 @@ from tidelog.records.batch import (
 from tidelog.records.validation import (
     BatchLimits,
     RecordsRefused,
+    may_rewrite,
     needs_rewrite,
     rewrite,
     validate_produce,
@@ -124,9 +125,12 @@ class PartitionRunner:
         "__weakref__",
         "_busy",
         "_clock",
+        "_flush_messages",
         "_flush_waiters",
         "_flushing",
+        "_is_log_append_time",
         "_limits",
+        "_may_rewrite",
         "_queue",
         "_request_memory",
         "_unflushed_records",
@@ -168,8 +172,7 @@ class PartitionRunner:
         self.producers = producers
         self.log_directory = log_directory
         self.is_offline = False
-        self.config = config
-        self._limits = batch_limits(config)
+        self._use(config)
         self._request_memory = request_memory
         self._clock = clock
         self._busy = False
@@ -180,6 +183,13 @@ class PartitionRunner:
         self._unflushed_since_ms = 0
         self._flushing = False
         self._flush_waiters = OffsetWaiters()
+
+    def _use(self, config: TopicConfig) -> None:
+        self.config = config
+        self._limits = limits = batch_limits(config)
+        self._is_log_append_time = limits.timestamp_type is TimestampType.LOG_APPEND_TIME
+        self._may_rewrite = may_rewrite(limits)
+        self._flush_messages = config.flush_messages
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
@@ -225,7 +235,7 @@ class PartitionRunner:
             header = validate_produce(records, self._limits, now_ms=now_ms)
             if acks == ACKS_ALL:
                 self.leader.refuse_before_append(acks)
-            if not is_rewritten and needs_rewrite(header, self._limits):
+            if self._may_rewrite and not is_rewritten and needs_rewrite(header, self._limits):
                 return _Preparation.REWRITE
             if header.producer_id >= 0:
                 copy = self.producers.on_batch(header)
@@ -236,8 +246,7 @@ class PartitionRunner:
         except RequestRefused as refusal:
             return self._refused(refusal)
         log = self.log
-        base_offset = log.log_end_offset
-        last_offset = Offset(base_offset + header.last_offset_delta)
+        last_offset = Offset(log.log_end_offset + header.last_offset_delta)
         if log.roll_needed(
             size_bytes=len(records),
             max_timestamp_ms=header.max_timestamp_ms,
@@ -245,26 +254,28 @@ class PartitionRunner:
             last_offset=last_offset,
         ):
             return _Preparation.ROLL
-        return self._write(records, header, base_offset, last_offset, acks, now_ms, settle)
+        return self._write(records, header, last_offset, acks, now_ms, settle)
 
     def _write(
         self,
         records: memoryview | bytearray,
         header: BatchHeader,
-        base_offset: Offset,
         last_offset: Offset,
         acks: int,
         now_ms: int,
         settle: Settle,
     ) -> PartitionProduceResult | None:
-        leader_epoch = self.leader.leader_epoch
-        stamp(records, 0, base_offset=base_offset, leader_epoch=leader_epoch)
+        """Stamp and write the batch. One write, and little else: benchmarks/request_path.py."""
+        log, leader = self.log, self.leader
+        base_offset = log.log_end_offset
+        leader_epoch = leader.leader_epoch
         timestamp_ms = header.max_timestamp_ms
-        if self._limits.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        stamp(records, base_offset, header.batch_length, leader_epoch)
+        if self._is_log_append_time:
             stamp_log_append_time(records, 0, now_ms)
             timestamp_ms = now_ms
         try:
-            self.log.append(
+            log.append(
                 records,
                 base_offset=base_offset,
                 last_offset=last_offset,
@@ -280,8 +291,8 @@ class PartitionRunner:
         if self._unflushed_records == 0:
             self._unflushed_since_ms = now_ms
         self._unflushed_records += header.record_count
-        size_bytes = len(records)
-        if self._unflushed_records >= self.config.flush_messages:
+        if self._unflushed_records >= self._flush_messages:
+            size_bytes = len(records)
             self._flush_first(
                 last_offset,
                 lambda: self._settle_flushed(
@@ -289,7 +300,9 @@ class PartitionRunner:
                 ),
             )
             return None
-        self._advance(Offset(last_offset + 1), size_bytes, now_ms)
+        self._advance(Offset(last_offset + 1), len(records), now_ms)
+        if acks != ACKS_ALL:
+            return self._accepted(base_offset, timestamp_ms)
         return self._acknowledge(base_offset, last_offset, timestamp_ms, acks, settle)
 
     def _advance(self, end_offset: Offset, appended_bytes: int, now_ms: int) -> None:
@@ -297,7 +310,8 @@ class PartitionRunner:
         if self.leader.on_append(end_offset, now_ms=now_ms):
             if self._waiters:
                 self._waiters.wake(self.leader.high_watermark)
-            self._announce(appended_bytes)
+            if self._watchers:
+                self._announce(appended_bytes)
 
     def _announce(self, appended_bytes: int) -> None:
         for target, watcher in self._watchers.items():
@@ -346,16 +360,18 @@ class PartitionRunner:
         return self._accepted(base_offset, timestamp_ms)
 
     def _accepted(self, base_offset: Offset, timestamp_ms: int) -> PartitionProduceResult:
-        is_append_time = self._limits.timestamp_type is TimestampType.LOG_APPEND_TIME
-        return PartitionProduceResult(
-            self.partition,
-            0,
-            base_offset,
-            timestamp_ms if is_append_time else NO_TIMESTAMP,
-            self.log.log_start_offset,
-            (),
-            None,
-            None,
+        return tuple.__new__(
+            PartitionProduceResult,
+            (
+                self.partition,
+                0,
+                base_offset,
+                timestamp_ms if self._is_log_append_time else NO_TIMESTAMP,
+                self.log.log_start_offset,
+                (),
+                None,
+                None,
+            ),
         )
 
     def _refused(self, refusal: RequestRefused) -> PartitionProduceResult:
@@ -501,8 +517,7 @@ class PartitionRunner:
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Apply new topic settings, from the next append on."""
-        self.config = config
-        self._limits = batch_limits(config)
+        self._use(config)
         self.log.reconfigure(config)
         self.leader.on_min_insync_replicas_changed(config.min_insync_replicas)
 

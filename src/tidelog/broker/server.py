@@ -159,9 +159,10 @@ class Server:
             self._drained.set()
 
     def touched(self, connection: Connection) -> None:
-        # Time to the precision of the sweep is enough and saves a clock call per read.
-        self._last_used_ms[connection] = self._now_ms
-        self._last_used_ms.move_to_end(connection)
+        # Time to the precision of the sweep is enough, and most reads find it noted already.
+        if self._last_used_ms[connection] != self._now_ms:
+            self._last_used_ms[connection] = self._now_ms
+            self._last_used_ms.move_to_end(connection)
 
     # -- sweeping --------------------------------------------------------------------------------
 

@@ -129,6 +129,15 @@ def validate_produce(records: BytesLike, limits: BatchLimits, *, now_ms: int) ->
     return header
 
 
+def may_rewrite(limits: BatchLimits) -> bool:
+    """Whether `needs_rewrite` can be true of any batch."""
+    return (
+        limits.compacted
+        or limits.compression is not None
+        or limits.timestamp_before_max_ms != ANY_AGE_MS
+    )
+
+
 def needs_rewrite(header: BatchHeader, limits: BatchLimits) -> bool:
     """Whether the topic asks for more than the header can show."""
     if limits.compacted:

@@ -41,8 +41,9 @@ class ProduceTemplate:
         "_answer_bytes",
         "_common",
         "_common_end",
+        "_common_start",
+        "_head",
         "_named",
-        "_start",
         "acks",
         "partition",
         "topic",
@@ -64,8 +65,8 @@ class ProduceTemplate:
         self.topic_id = topic_id
         self.partition = partition
         self.acks = acks
-        self._start = bytes(frame[:4])
-        self._common = bytes(frame[_AFTER_CORRELATION_ID:common_end])
+        self._head = struct.Struct(f">4si{common_end - _AFTER_CORRELATION_ID}s")
+        self._common_start, _, self._common = self._head.unpack_from(frame)
         self._common_end = common_end
         named = compact_string(topic) if topic is not None else topic_id or NO_UUID
         # Tagged fields of the header, one topic, its name or id, one partition.
@@ -73,19 +74,22 @@ class ProduceTemplate:
         self._answer = struct.Struct(f">ii{len(self._named)}sihqqq{len(_ANSWER_END)}s")
         self._answer_bytes = self._answer.size - 4
 
-    def records_of(self, frame: memoryview) -> memoryview | None:
-        """The records of a request like the one before; None if it is not like it."""
-        end = self._common_end
-        if frame[_AFTER_CORRELATION_ID:end] != self._common or frame[:4] != self._start:
+    def match(self, frame: memoryview) -> tuple[int, memoryview] | None:
+        """Correlation id and records of a request like the last one; None if it is not like it."""
+        common_end = self._common_end
+        if len(frame) <= common_end:
+            return None
+        start, correlation_id, common = self._head.unpack_from(frame)
+        if common != self._common or start != self._common_start:
             return None
         try:
-            length, start = read_uvarint(frame, end)
+            length, position = read_uvarint(frame, common_end)
         except (WireError, IndexError):
             return None
-        stop = start + length - 1
-        if length == 0 or frame[stop:] != _END:
+        end = position + length - 1
+        if length == 0 or frame[end:] != _END:
             return None
-        return frame[start:stop]
+        return correlation_id, frame[position:end]
 
     def answer(self, correlation_id: int, result: PartitionProduceResult) -> bytes | None:
         """The whole frame that answers with `result`; None if there is more to say than offsets."""

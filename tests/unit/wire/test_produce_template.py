@@ -77,10 +77,12 @@ def test_records_are_those_of_the_decoder_or_none(
     if template is None:
         return
     next_frame = frame_of(version, 2, second, acks)
-    records = template.records_of(next_frame)
-    if records is None:
+    match = template.match(next_frame)
+    if match is None:
         assert not same
         return
+    correlation_id, records = match
+    assert correlation_id == 2
     decoded = decode_produce(next_frame, header.body_position, version)
     assert decoded.topics == [(template.topic, template.topic_id, [(template.partition, records)])]
 
@@ -94,10 +96,10 @@ def test_damaged_frames_are_left_to_the_decoder(version: int, data: bytes, cut: 
     template = template_of(frame, header, decode_produce(frame, header.body_position, version))
     assert template is not None
     damaged = memoryview(bytes(frame[: min(cut, len(frame) - 1)]) + data)
-    records = template.records_of(damaged)
-    if records is not None:
+    match = template.match(damaged)
+    if match is not None:
         decoded = decode_produce(damaged, header.body_position, version)
-        assert decoded.topics[0][2] == [(0, records)]
+        assert decoded.topics[0][2] == [(0, match[1])]
 
 
 @every_flexible_version
