@@ -14,6 +14,7 @@ from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.wire.api import RequestHeader
 from tidelog.wire.init_producer_id import (
+    InitProducerIdRequest,
     InitProducerIdResponse,
     decode_init_producer_id,
     encode_init_producer_id_response,
@@ -34,8 +35,9 @@ class InitProducerIdHandler:
 
     def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
         request = decode_init_producer_id(frame, header.body_position, header.api_version)
-        if request.transactional_id is not None:
-            return _encode(header, _refusal(request.transactional_id), NO_PRODUCER_ID)
+        code = _refusal(request)
+        if code is not ErrorCode.NONE:
+            return _encode(header, code, NO_PRODUCER_ID)
         producer_id = next(self._block, None)
         if producer_id is not None:
             return _encode(header, ErrorCode.NONE, producer_id)
@@ -72,9 +74,15 @@ class InitProducerIdHandler:
                 pending.complete([_encode(header, code, NO_PRODUCER_ID)])
 
 
-def _refusal(transactional_id: str) -> ErrorCode:
-    # None of the APIs of a transaction is advertised, so no client gets here unless it guesses.
-    return ErrorCode.UNSUPPORTED_VERSION if transactional_id else ErrorCode.INVALID_REQUEST
+def _refusal(request: InitProducerIdRequest) -> ErrorCode:
+    has_id = request.producer_id != NO_PRODUCER_ID
+    has_epoch = request.producer_epoch != NO_PRODUCER_EPOCH
+    if has_id != has_epoch or request.transactional_id == "":
+        return ErrorCode.INVALID_REQUEST
+    if request.transactional_id is not None:
+        # None of the APIs of a transaction is advertised: no client gets here unless it guesses.
+        return ErrorCode.UNSUPPORTED_VERSION
+    return ErrorCode.NONE
 
 
 def _encode(header: RequestHeader, code: ErrorCode, producer_id: int) -> bytes:
