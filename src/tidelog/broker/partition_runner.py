@@ -294,7 +294,7 @@ class PartitionRunner:
         if self._unflushed_records >= self._flush_messages:
             size_bytes = len(records)
             self._flush_first(
-                last_offset,
+                Offset(last_offset + 1),
                 lambda: self._settle_flushed(
                     base_offset, last_offset, timestamp_ms, size_bytes, acks, settle
                 ),
