@@ -26,7 +26,7 @@ class FakeTransport(asyncio.Transport):
         self.sent = bytearray()
         self.unsent = bytearray()
         self.is_stalled = False
-        self.is_reading = True
+        self.reads = True
         self.is_closed = False
         self.protocol: Connection | None = None
 
@@ -59,12 +59,12 @@ class FakeTransport(asyncio.Transport):
         self.protocol.resume_writing()
 
     def pause_reading(self) -> None:
-        assert self.is_reading
-        self.is_reading = False
+        assert self.reads
+        self.reads = False
 
     def resume_reading(self) -> None:
-        assert not self.is_reading
-        self.is_reading = True
+        assert not self.reads
+        self.reads = True
 
     def close(self) -> None:
         self.is_closed = True
@@ -147,7 +147,7 @@ class Client:
         self.deliver(chunk_bytes)
 
     def deliver(self, chunk_bytes: int = 2**20) -> None:
-        while self.outbox and self.transport.is_reading and not self.transport.is_closed:
+        while self.outbox and self.transport.reads and not self.transport.is_closed:
             buffer = self.connection.get_buffer(-1)
             assert len(buffer) > 0
             size_bytes = min(len(buffer), chunk_bytes, len(self.outbox))
@@ -211,18 +211,18 @@ def test_a_request_without_an_answer_leaves_no_gap(client: Client) -> None:
 def test_nothing_is_handled_behind_an_exclusive_request(owner: Owner, client: Client) -> None:
     client.send(framed(b"x", b"a", b"b"))
     assert owner.frames == [b"x"]
-    assert not client.transport.is_reading
+    assert not client.transport.reads
     owner.pending[0].complete([b"X"])
     assert owner.frames == [b"x", b"a", b"b"]
     assert bytes(client.transport.sent) == b"Xab"
-    assert client.transport.is_reading
+    assert client.transport.reads
 
 
 def test_a_client_that_does_not_read_is_not_served(owner: Owner, client: Client) -> None:
     client.transport.is_stalled = True
     client.send(framed(b"l1", b"l2", b"l3"))
     assert owner.frames == [b"l1"]
-    assert not client.transport.is_reading
+    assert not client.transport.reads
     assert owner.answer_memory.held_bytes == 3
     client.transport.take_all()
     assert owner.frames == [b"l1", b"l2", b"l3"]
@@ -233,11 +233,11 @@ def test_a_client_that_does_not_read_is_not_served(owner: Owner, client: Client)
 def test_pending_answers_are_bounded(owner: Owner, client: Client) -> None:
     client.send(framed(*[b"p"] * (PENDING_ANSWERS_MAX + 10)))
     assert len(owner.frames) == PENDING_ANSWERS_MAX
-    assert not client.transport.is_reading
+    assert not client.transport.reads
     for answer in list(owner.pending):
         answer.complete([b"."])
     assert len(owner.frames) == PENDING_ANSWERS_MAX + 10
-    assert client.transport.is_reading
+    assert client.transport.reads
 
 
 def test_a_busy_connection_gives_way_after_its_read_budget() -> None:
@@ -246,9 +246,9 @@ def test_a_busy_connection_gives_way_after_its_read_budget() -> None:
     client.send(framed(*[b"a" * 100] * 100), chunk_bytes=500)
     handled = len(owner.frames)
     assert handled < 100
-    assert not client.transport.is_reading
+    assert not client.transport.reads
     owner.fake_loop.turn()
-    assert client.transport.is_reading
+    assert client.transport.reads
     client.deliver(500)
     assert len(owner.frames) > handled
 
@@ -257,10 +257,10 @@ def test_requests_wait_while_request_memory_is_exhausted(owner: Owner, client: C
     owner.request_memory.hold(2**20)
     client.send(framed(b"a"))
     assert owner.frames == []
-    assert not client.transport.is_reading
+    assert not client.transport.reads
     owner.request_memory.release(1)
     assert owner.frames == [b"a"]
-    assert client.transport.is_reading
+    assert client.transport.reads
 
 
 @pytest.mark.parametrize("size_bytes", [0, -1, -(2**31), REQUEST_MAX_BYTES + 1, 2**31 - 1])
