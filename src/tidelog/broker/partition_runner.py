@@ -37,6 +37,7 @@ from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.ports import BytesLike, Clock
+from tidelog.broker.batch_limits import batch_limits
 from tidelog.broker.disk_executor import DiskExecutor
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.waiters import OffsetWaiters
@@ -47,13 +48,11 @@ from tidelog.core.sessions import FetchTarget
 from tidelog.core.transactions.producers import ProducerStates
 from tidelog.records.batch import (
     BatchHeader,
-    Codec,
     TimestampType,
     stamp,
     stamp_log_append_time,
 )
 from tidelog.records.validation import (
-    BatchLimits,
     RecordsRefused,
     may_rewrite,
     needs_rewrite,
@@ -629,43 +628,3 @@ def refused_partition(
     return PartitionProduceResult(
         partition, code, NO_OFFSET, NO_TIMESTAMP, NO_OFFSET, (), message, None
     )
-
-
-def batch_limits(config: TopicConfig) -> BatchLimits:
-    """What a topic's settings say about a batch."""
-    codec = _CODECS.get(config.compression_type)
-    return BatchLimits(
-        max_message_bytes=config.max_message_bytes,
-        segment_bytes=config.segment_bytes,
-        timestamp_type=(
-            TimestampType.LOG_APPEND_TIME
-            if config.is_log_append_time
-            else TimestampType.CREATE_TIME
-        ),
-        timestamp_before_max_ms=config.message_timestamp_before_max_ms,
-        timestamp_after_max_ms=config.message_timestamp_after_max_ms,
-        compression=codec,
-        compression_level=_compression_level(codec, config),
-        compacted=config.is_compacted,
-    )
-
-
-_CODECS = {
-    "uncompressed": Codec.NONE,
-    "gzip": Codec.GZIP,
-    "snappy": Codec.SNAPPY,
-    "lz4": Codec.LZ4,
-    "zstd": Codec.ZSTD,
-}
-
-
-def _compression_level(codec: Codec | None, config: TopicConfig) -> int | None:
-    match codec:
-        case Codec.GZIP:
-            return config.compression_gzip_level
-        case Codec.LZ4:
-            return config.compression_lz4_level
-        case Codec.ZSTD:
-            return config.compression_zstd_level
-        case _:
-            return None
