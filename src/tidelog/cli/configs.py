@@ -69,7 +69,7 @@ def describe(
     print_heading(_headline(target, shown=len(shown), known=len(values)))
     if shown:
         print_table(
-            ["NAME", "VALUE", "SOURCE", "CHANGES"],
+            ["NAME", "VALUE", "SOURCE", "DYNAMIC"],
             [
                 [value.name, _shown(value), value.source, "no" if value.is_read_only else "yes"]
                 for value in shown

@@ -22,7 +22,9 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         for ending in _ENDINGS:
-            self._before[ending] = signal.signal(ending, self._on_signal)
+            # Under nohup, closing the terminal is not a request to end.
+            if signal.getsignal(ending) is not signal.SIG_IGN:
+                self._before[ending] = signal.signal(ending, self._on_signal)
         return self
 
     def __exit__(
