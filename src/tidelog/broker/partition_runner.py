@@ -39,6 +39,7 @@ from tidelog.base.ids import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, Topic
 from tidelog.base.ports import BytesLike, Clock
 from tidelog.broker.batch_limits import batch_limits
 from tidelog.broker.disk_executor import DiskExecutor
+from tidelog.broker.flushing import Flusher
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.waiters import OffsetWaiters
 from tidelog.config.topic import TopicConfig
@@ -125,15 +126,12 @@ class PartitionRunner:
         "_busy",
         "_clock",
         "_flush_messages",
-        "_flush_waiters",
-        "_flushing",
+        "_flusher",
         "_is_log_append_time",
         "_limits",
         "_may_rewrite",
         "_queue",
         "_request_memory",
-        "_unflushed_records",
-        "_unflushed_since_ms",
         "_waiters",
         "_watchers",
         "config",
@@ -178,10 +176,7 @@ class PartitionRunner:
         self._queue: deque[_QueuedAppend] = deque()
         self._waiters = OffsetWaiters()
         self._watchers: dict[FetchTarget, Watcher] = {}
-        self._unflushed_records = 0
-        self._unflushed_since_ms = 0
-        self._flushing = False
-        self._flush_waiters = OffsetWaiters()
+        self._flusher = Flusher(log, log_directory.executor, log_directory.on_failure)
 
     def _use(self, config: TopicConfig) -> None:
         self.config = config
@@ -287,16 +282,18 @@ class PartitionRunner:
             self._start_epoch(leader_epoch, base_offset)
         if header.producer_id >= 0:
             self.producers.on_appended(header, base_offset=base_offset, timestamp_ms=timestamp_ms)
-        if self._unflushed_records == 0:
-            self._unflushed_since_ms = now_ms
-        self._unflushed_records += header.record_count
-        if self._unflushed_records >= self._flush_messages:
+        flusher = self._flusher
+        if flusher.unflushed_records == 0:
+            flusher.unflushed_since_ms = now_ms
+        flusher.unflushed_records += header.record_count
+        if flusher.unflushed_records >= self._flush_messages:
+            flusher.require(Offset(last_offset + 1))
+        if flusher.is_holding:
             size_bytes = len(records)
-            self._flush_first(
-                Offset(last_offset + 1),
+            flusher.then(
                 lambda: self._settle_flushed(
                     base_offset, last_offset, timestamp_ms, size_bytes, acks, settle
-                ),
+                )
             )
             return None
         self._advance(Offset(last_offset + 1), len(records), now_ms)
@@ -332,11 +329,19 @@ class PartitionRunner:
     ) -> PartitionProduceResult | None:
         """The answer for records that are in the log, now or once enough replicas have them.
 
-        Also for a repeated batch: its first copy may still be on its way to the followers.
+        Also for a repeated batch: its first copy may still be on its way to stable storage, or
+        to the followers.
         """
+        end_offset = Offset(last_offset + 1)
+        if end_offset > self.leader.log_end_offset:
+            self._flusher.then(
+                lambda: self._settle_acknowledged(
+                    base_offset, last_offset, timestamp_ms, acks, settle
+                )
+            )
+            return None
         if acks != ACKS_ALL:
             return self._accepted(base_offset, timestamp_ms)
-        end_offset = Offset(last_offset + 1)
         code = self.leader.acknowledgement(end_offset)
         if code is None:
             self._waiters.add(
@@ -428,7 +433,7 @@ class PartitionRunner:
     def _on_rolled(self, future: "asyncio.Future[None]") -> None:
         self._busy = False
         if self._succeeded(future):
-            self.start_flush(self.log.log_end_offset)
+            self._flusher.start()
         self._work_off_queue()
 
     def _on_rewritten(self, future: "asyncio.Future[BytesLike]") -> None:
@@ -448,35 +453,10 @@ class PartitionRunner:
 
     # -- flushing --------------------------------------------------------------------------------
 
-    def start_flush(self, up_to: Offset) -> None:
-        """Have everything below `up_to` brought to stable storage, without waiting."""
-        self._unflushed_records = 0
-        self._flushing = True
-        self.log_directory.executor.background(self.log.flush, up_to=up_to).add_done_callback(
-            self._on_flushed
-        )
-
     def flush_if_due(self, now_ms: int) -> None:
         """`flush.ms`: flush if the oldest record that is not yet on disk is old enough."""
-        if self.is_offline or self._flushing or self._unflushed_records == 0:
-            return
-        if now_ms - self._unflushed_since_ms >= self.config.flush_ms:
-            self.start_flush(self.log.log_end_offset)
-
-    def _flush_first(self, end_offset: Offset, then: Callable[[], None]) -> None:
-        """`flush.messages`: nobody hears of these records before they are on stable storage."""
-        self._flush_waiters.add(end_offset, then)
-        if not self._flushing:
-            self.start_flush(self.log.log_end_offset)
-
-    def _on_flushed(self, future: "asyncio.Future[Offset]") -> None:
-        self._flushing = False
-        if not self._succeeded(future):
-            self._flush_waiters.wake_all()
-            return
-        self._flush_waiters.wake(future.result())
-        if self._flush_waiters:
-            self.start_flush(self.log.log_end_offset)
+        if not self.is_offline:
+            self._flusher.start_if_due(now_ms, flush_ms=self.config.flush_ms)
 
     def _settle_flushed(
         self,
@@ -491,6 +471,19 @@ class PartitionRunner:
             settle(self._refusal(ErrorCode.KAFKA_STORAGE_ERROR, None))
             return
         self._advance(Offset(last_offset + 1), size_bytes, self._clock.now_ms())
+        self._settle_acknowledged(base_offset, last_offset, timestamp_ms, acks, settle)
+
+    def _settle_acknowledged(
+        self,
+        base_offset: Offset,
+        last_offset: Offset,
+        timestamp_ms: int,
+        acks: int,
+        settle: Settle,
+    ) -> None:
+        if self.is_offline:
+            settle(self._refusal(ErrorCode.KAFKA_STORAGE_ERROR, None))
+            return
         result = self._acknowledge(base_offset, last_offset, timestamp_ms, acks, settle)
         if result is not None:
             settle(result)
@@ -590,7 +583,7 @@ class PartitionRunner:
             return
         self.is_offline = True
         self._waiters.wake_all()
-        self._flush_waiters.wake_all()
+        self._flusher.give_up()
         self._announce(0)
         if not self._busy:
             self._work_off_queue()
@@ -601,7 +594,7 @@ class PartitionRunner:
         """The disk is back and the log was recovered."""
         assert self.is_offline
         self.log, self.leader, self.epochs, self.producers = log, leader, epochs, producers
-        self._unflushed_records = 0
+        self._flusher = Flusher(log, self.log_directory.executor, self.log_directory.on_failure)
         self.is_offline = False
         self._announce(0)
 

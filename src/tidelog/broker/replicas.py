@@ -224,7 +224,16 @@ class Replicas:
     def _on_partition_state(self, name: str, partition: int, state: PartitionImage) -> None:
         runner = self._partitions.replica(name, partition)
         if runner is not None and state.leader_epoch > runner.leader_epoch:
-            runner.lead(self._elect(_snapshot(runner), state, runner.config))
+            runner.lead(
+                self._elect(
+                    state,
+                    runner.config,
+                    log_start_offset=runner.log.log_start_offset,
+                    # Not the log's own end: what is being flushed is nobody's yet.
+                    log_end_offset=runner.leader.log_end_offset,
+                    high_watermark=runner.high_watermark,
+                )
+            )
 
     # -- opening ---------------------------------------------------------------------------------
 
@@ -351,7 +360,13 @@ class Replicas:
             # Deleted while it was being opened.
             log_dir.discard(opened.log)
             return
-        leader = self._elect(opened, wanted.state, wanted.config)
+        leader = self._elect(
+            wanted.state,
+            wanted.config,
+            log_start_offset=opened.log.log_start_offset,
+            log_end_offset=opened.log.log_end_offset,
+            high_watermark=opened.high_watermark,
+        )
         runner = log_dir.runners.get(wanted.topic_partition)
         if runner is not None:
             runner.bring_online(
@@ -374,7 +389,13 @@ class Replicas:
         self._partitions.add(runner)
 
     def _elect(
-        self, opened: "_Opened | _Snapshot", state: PartitionImage, config: TopicConfig
+        self,
+        state: PartitionImage,
+        config: TopicConfig,
+        *,
+        log_start_offset: Offset,
+        log_end_offset: Offset,
+        high_watermark: Offset,
     ) -> PartitionLeader:
         return elected(
             broker=self._broker_id,
@@ -383,9 +404,9 @@ class Replicas:
             isr=frozenset(state.isr) | {self._broker_id},
             isr_version=state.partition_epoch,
             live_brokers=frozenset(self._partitions.image.brokers),
-            log_start_offset=opened.log.log_start_offset,
-            log_end_offset=opened.log.log_end_offset,
-            high_watermark=opened.high_watermark,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            high_watermark=high_watermark,
             min_insync_replicas=config.min_insync_replicas,
             replica_lag_time_max_ms=self._config.replication.replica_lag_time_max_ms,
             now_ms=self._clock.now_ms(),
@@ -461,14 +482,6 @@ class Replicas:
         self._deleting.pop(topic_partition, None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Snapshot:
-    """A runner's log and high watermark, for a new leader epoch."""
-
-    log: Log
-    high_watermark: Offset
-
-
 def _found_topics(opened: Iterable[_Opened], broker_id: BrokerId) -> list[TopicCreated]:
     """The topics that these logs belong to; numbers that are missing become empty partitions."""
     logs: dict[str, dict[int, _Opened]] = {}
@@ -500,7 +513,3 @@ def _found_state(opened: _Opened | None, broker_id: BrokerId) -> PartitionImage:
         replicas=(broker_id,),
         isr=(broker_id,),
     )
-
-
-def _snapshot(runner: PartitionRunner) -> _Snapshot:
-    return _Snapshot(runner.log, runner.high_watermark)

@@ -1,0 +1,281 @@
+"""One broker's partitions on a disk in memory, with everything around them but sockets.
+
+Threads are stepped, time is virtual, the disk fails on demand. What the cluster decides is said by
+the test: `create`, `delete`, `configure`, `elect`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from tests.support.batches import NOW_MS
+from tests.unit.broker.stepped_executor import SteppedExecutor
+from tidelog.base.errors import StorageError
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.broker.log_dir_runner import LogDirRunner
+from tidelog.broker.memory import MemoryBound
+from tidelog.broker.partition_runner import PartitionRunner
+from tidelog.broker.partitions import Partitions
+from tidelog.broker.replicas import Replicas
+from tidelog.config.broker import BrokerConfig
+from tidelog.core.controller.changes import (
+    BrokerRegistered,
+    Change,
+    ClusterNamed,
+    PartitionChanged,
+    PartitionsAdded,
+    TopicConfigChanged,
+    TopicCreated,
+    TopicDeleted,
+)
+from tidelog.core.controller.image import (
+    EMPTY_IMAGE,
+    BrokerImage,
+    Endpoint,
+    PartitionImage,
+    TopicImage,
+)
+from tidelog.records.batch import iter_headers
+from tidelog.records.record import Record, decode_records
+from tidelog.storage.faulty_disk import FaultyDisk
+from tidelog.storage.log_dir import LogDir, open_log_dir
+from tidelog.storage.memory_disk import MemoryDisk
+from tidelog.wire.produce import PartitionProduceResult
+
+BROKER = BrokerId(1)
+CLUSTER_ID = "cluster"
+LISTENER = "PLAINTEXT"
+# As many turns as the longest chain of callbacks in these tests takes.
+MANY_TURNS = 40
+
+
+class ManualClock:
+    """Moves when told to."""
+
+    def __init__(self) -> None:
+        self.moment_ms = NOW_MS
+
+    def now_ms(self) -> int:
+        return self.moment_ms
+
+    def monotonic_ms(self) -> int:
+        return self.moment_ms
+
+
+class Produced:
+    """What became of one append: a result, once there is one."""
+
+    def __init__(self) -> None:
+        self.results: list[PartitionProduceResult] = []
+
+    @property
+    def result(self) -> PartitionProduceResult | None:
+        assert len(self.results) <= 1
+        return self.results[0] if self.results else None
+
+    @property
+    def is_settled(self) -> bool:
+        return bool(self.results)
+
+    @property
+    def code(self) -> int:
+        assert self.result is not None
+        return self.result.error_code
+
+    @property
+    def base_offset(self) -> int:
+        assert self.result is not None
+        return self.result.base_offset
+
+
+class World:
+    """See the module docstring."""
+
+    def __init__(self, tasks: asyncio.TaskGroup, *, dir_count: int) -> None:
+        loop = asyncio.get_running_loop()
+        self.clock = ManualClock()
+        self.disk = FaultyDisk(MemoryDisk(total_bytes=2**30, now_ms=NOW_MS))
+        self.config = BrokerConfig.load({"node.id": str(BROKER)})
+        self.request_memory = MemoryBound(2**20)
+        self.partitions = Partitions()
+        self.warnings: list[str] = []
+        self.executors = [SteppedExecutor(loop) for _ in range(dir_count)]
+        self.log_dirs = [
+            LogDirRunner(path=Path(f"/logs-{number}"), disk=self.disk, executor=executor, loop=loop)
+            for number, executor in enumerate(self.executors)
+        ]
+        self.replicas = Replicas(
+            broker_id=BROKER,
+            config=self.config,
+            partitions=self.partitions,
+            log_dirs=self.log_dirs,
+            request_memory=self.request_memory,
+            clock=self.clock,
+            tasks=tasks,
+        )
+        self.image = EMPTY_IMAGE
+        endpoint = Endpoint(LISTENER, "PLAINTEXT", "localhost", 9092)
+        self.decide(
+            ClusterNamed(CLUSTER_ID), BrokerRegistered(BrokerImage(BROKER, 1, (endpoint,), None))
+        )
+
+    @property
+    def executor(self) -> SteppedExecutor:
+        return self.executors[0]
+
+    @property
+    def log_dir(self) -> LogDirRunner:
+        return self.log_dirs[0]
+
+    # -- the cluster -----------------------------------------------------------------------------
+
+    def decide(self, *changes: Change) -> None:
+        self.image = self.image.apply_all(changes)
+        self.replicas.on_image(self.image, changes)
+
+    def create(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        config: Mapping[str, str] | None = None,
+        topic_id: TopicId | None = None,
+    ) -> None:
+        topic = TopicImage(name, topic_id or TopicId(uuid4()), (led_by_us(0),) * partitions)
+        self.decide(TopicCreated(topic, config or {}))
+
+    def add_partitions(self, name: str, count: int) -> None:
+        first = len(self.image.topics[name].partitions)
+        self.decide(PartitionsAdded(name, first, (led_by_us(0),) * count))
+
+    def delete(self, name: str) -> None:
+        self.decide(TopicDeleted(name, self.image.topics[name].topic_id))
+
+    def configure(self, name: str, config: Mapping[str, str]) -> None:
+        self.decide(TopicConfigChanged(name, config))
+
+    def elect(self, name: str, partition: int = 0) -> None:
+        """This broker leads in a new epoch."""
+        state = self.image.topics[name].partitions[partition]
+        self.decide(PartitionChanged(name, partition, led_by_us(state.leader_epoch + 1)))
+
+    # -- time ------------------------------------------------------------------------------------
+
+    async def settle(self) -> None:
+        """Let everything happen that is not held."""
+        for _ in range(MANY_TURNS):
+            await asyncio.sleep(0)
+
+    # -- partitions ------------------------------------------------------------------------------
+
+    def runner(self, name: str, partition: int = 0) -> PartitionRunner:
+        found = self.partitions.find(name, partition)
+        assert found is not None
+        return found
+
+    def produce(
+        self, name: str, batch: bytearray, *, acks: int = 1, partition: int = 0
+    ) -> Produced:
+        produced = Produced()
+        result = self.runner(name, partition).append(
+            memoryview(bytearray(batch)),
+            acks=acks,
+            now_ms=self.clock.now_ms(),
+            settle=produced.results.append,
+        )
+        if result is not None:
+            produced.results.append(result)
+        return produced
+
+    def stored(self, name: str, partition: int = 0) -> list[Record]:
+        """Every record that a consumer may read."""
+        runner = self.runner(name, partition)
+        log = runner.log
+        records: list[Record] = []
+        offset = log.log_start_offset
+        while offset < runner.high_watermark:
+            read = log.read(
+                offset, end_offset=runner.high_watermark, max_bytes=2**20, at_least_one=True
+            )
+            data = bytes(read.data)
+            for position, header in iter_headers(data):
+                batch = data[position : position + header.size_bytes]
+                records += [one for one in decode_records(batch) if one.offset >= offset]
+            offset = Offset(read.end_offset)
+        return records
+
+    def stored_offsets(self, name: str, partition: int = 0) -> list[int]:
+        return [record.offset for record in self.stored(name, partition)]
+
+    # -- log directories -------------------------------------------------------------------------
+
+    def open_log_dir(self, log_dir: LogDirRunner) -> LogDir:
+        return open_log_dir(
+            self.disk,
+            log_dir.path,
+            broker_id=BROKER,
+            cluster_id=CLUSTER_ID,
+            open_files_max=16,
+            warn=self.warnings.append,
+        )
+
+    async def reopen(self, log_dir: LogDirRunner | None = None) -> None:
+        """Try a directory that is offline, as `Upkeep` does from time to time."""
+        log_dir = log_dir or self.log_dir
+        await log_dir.release()
+        log_dir.opened(await log_dir.executor.urgent(self.open_log_dir, log_dir))
+        await self.replicas.reopen(log_dir)
+
+    async def stop(self) -> None:
+        """As after the last connection was closed."""
+        await self.replicas.settled()
+        for log_dir in self.log_dirs:
+            await log_dir.close()
+
+    def is_marked_clean(self, log_dir: LogDirRunner | None = None) -> bool:
+        return self.disk.exists((log_dir or self.log_dir).path / ".kafka_cleanshutdown")
+
+
+def led_by_us(leader_epoch: int) -> PartitionImage:
+    return PartitionImage(
+        leader=BROKER,
+        leader_epoch=LeaderEpoch(leader_epoch),
+        replicas=(BROKER,),
+        isr=(BROKER,),
+        adding_replicas=(),
+        removing_replicas=(),
+        partition_epoch=leader_epoch,
+    )
+
+
+def topic_partition(name: str, partition: int = 0) -> TopicPartition:
+    return TopicPartition(name, partition)
+
+
+@asynccontextmanager
+async def broker_world(*, dir_count: int = 1) -> AsyncIterator[World]:
+    """A broker with empty log directories, all online.
+
+    An exception in a callback would end the broker, so it fails the test.
+    """
+    failures: list[BaseException] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _loop, context: failures.append(_failure(context))
+    )
+    async with asyncio.TaskGroup() as tasks:
+        world = World(tasks, dir_count=dir_count)
+        for log_dir in world.log_dirs:
+            try:
+                log_dir.opened(world.open_log_dir(log_dir))
+            except StorageError as error:
+                log_dir.on_failure(error)
+        yield world
+        if failures:
+            raise failures[0]
+
+
+def _failure(context: dict[str, object]) -> BaseException:
+    error = context.get("exception")
+    return error if isinstance(error, BaseException) else AssertionError(context["message"])
