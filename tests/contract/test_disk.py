@@ -1,5 +1,7 @@
 """What every Disk does, the real one and those that tests put in its place."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -206,3 +208,30 @@ def test_reader_on_a_thread_survives_that_the_file_is_let_go(disk: Disk, tmp_pat
         disk.open_existing(other).close()
     reader.join()
     assert seen == {b"a"}
+
+
+@pytest.mark.parametrize("call", ["flock", "lockf"])
+def test_lock_of_another_process_is_respected(tmp_path: Path, call: str) -> None:
+    """Kafka's JVM takes the POSIX kind."""
+    path = tmp_path / ".lock"
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import fcntl, sys\n"
+            f"file = open({str(path)!r}, 'w')\n"
+            f"fcntl.{call}(file, fcntl.LOCK_EX)\n"
+            "print('held', flush=True)\n"
+            "sys.stdin.read()\n",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(StorageError, match=r"another process holds .*\.lock"):
+            RealDisk().lock(path)
+    finally:
+        holder.communicate(b"")
+    RealDisk().lock(path).release()

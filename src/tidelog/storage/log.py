@@ -34,13 +34,14 @@ What a crash finds, in the order in which things are written:
 """
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import NO_OFFSET, LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.ports import BytesLike, Disk
+from tidelog.records.batch import BatchHeader
 from tidelog.records.producer import ProducerEntry
 from tidelog.storage import layout, timestamps
 from tidelog.storage.checkpoints import write_leader_epochs
@@ -51,6 +52,7 @@ from tidelog.storage.producer_snapshot import write_snapshot
 from tidelog.storage.readable_log import RECENT_PLACES, LogRead, ReadableLog, segment_number
 from tidelog.storage.reindex import rebuild_indexes
 from tidelog.storage.retention import RetentionConfig, expired_segments
+from tidelog.storage.scan import batch_headers
 from tidelog.storage.segment import WALK, Segment, flush_file
 from tidelog.storage.tail import find_tail
 from tidelog.storage.timestamps import LargestTimestamps, TimestampOffset
@@ -289,6 +291,22 @@ class Log(ReadableLog):
             lambda: timestamps.find_largest(self.segments, self._blocking), self.log_start_offset
         )
 
+    def headers_from(self, offset: Offset) -> Iterator[BatchHeader]:
+        """The header of every batch from the one that holds `offset` on."""
+        number = segment_number(self.segments, offset)
+        first = self.segments[number]
+        position = self._with_indexes(lambda: first.position_of(offset, self._blocking), offset)
+        for segment in self.segments[number:]:
+            file = segment.open(self._blocking)
+            for _, header in batch_headers(
+                file,
+                base_offset=segment.base_offset,
+                position=position,
+                end_position=segment.size_bytes,
+            ):
+                yield header
+            position = 0
+
     def append_aborted(self, aborted: AbortedTransaction) -> None:
         """Note a transaction whose abort marker was just appended."""
         self._active.has_aborted = True
@@ -437,17 +455,32 @@ class Log(ReadableLog):
             self.truncate_fully_and_start_at(min(offset, self.log_start_offset))
             return
         self._drop_after(number, end_offset)
-        cut_segment(
-            self._disk,
-            self.files,
+        self._with_new_indexes(
             segment,
-            position=position,
-            end_offset=end_offset,
-            access=self._blocking,
+            lambda: cut_segment(
+                self._disk,
+                self.files,
+                segment,
+                position=position,
+                end_offset=end_offset,
+                access=self._blocking,
+            ),
         )
-        tail = find_tail(self._disk, segment, index_interval_bytes=self._index_interval_bytes)
+        tail = self._with_new_indexes(
+            segment,
+            lambda: find_tail(self._disk, segment, index_interval_bytes=self._index_interval_bytes),
+        )
         segment.activate(tail.file, tail.indexer, created_ms=segment.created_ms)
         self._restart(self.segments[: number + 1], tail.end_offset)
+
+    def _with_new_indexes(self, segment: Segment, work: Callable[[], T]) -> T:
+        """Do `work` on a segment that nobody writes, with indexes made again if they are wrong."""
+        try:
+            return work()
+        except IndexUnusable:
+            segment.indexer = None
+            self._repair(segment.path(layout.OFFSET_INDEX))
+            return work()
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Drop everything; the log is empty and begins and ends at `offset`."""

@@ -33,14 +33,12 @@ from tidelog.storage.checkpoints import (
     read_topic_id,
     write_topic_id,
 )
-from tidelog.storage.file_cache import BlockingAccess, FileCache
+from tidelog.storage.file_cache import FileCache
 from tidelog.storage.index_file import IndexUnusable
 from tidelog.storage.log import Log, LogConfig
 from tidelog.storage.producer_snapshot import CorruptSnapshot, read_snapshot
-from tidelog.storage.readable_log import segment_number
 from tidelog.storage.recovery import Recovery
 from tidelog.storage.reindex import rebuild_indexes
-from tidelog.storage.scan import batch_headers
 from tidelog.storage.segment import Segment
 from tidelog.storage.tail import find_tail
 from tidelog.storage.truncation import remove_segments
@@ -128,7 +126,7 @@ def open_log(
         _replay(log, opening.snapshots, disk, replay, warn)
     else:
         replay_producers(log, disk, replay, warn)  # Some are gone since the folder was listed.
-    return OpenedLog(log, opening.leader_epochs(), opening.scanned_bytes, opening.cut_bytes)
+    return OpenedLog(log, opening.leader_epochs(log), opening.scanned_bytes, opening.cut_bytes)
 
 
 class _Opening:
@@ -255,7 +253,7 @@ class _Opening:
         if header.leader_epoch > last_epoch:
             self._seen_epochs.append((LeaderEpoch(header.leader_epoch), Offset(header.base_offset)))
 
-    def leader_epochs(self) -> tuple[tuple[LeaderEpoch, Offset], ...]:
+    def leader_epochs(self, log: Log) -> tuple[tuple[LeaderEpoch, Offset], ...]:
         """Entries within the log: those of the checkpoint, then those recovery saw beyond it."""
         path = self.folder / layout.LEADER_EPOCH_CHECKPOINT
         epochs: LeaderEpochs | None = None
@@ -265,19 +263,14 @@ class _Opening:
             except CorruptCheckpoint as error:
                 self.warn(f"{error}: reading the leader epochs from the log")
         if epochs is None:
-            self._see_all()
+            self._seen_epochs = []
+            for header in log.headers_from(log.segments[0].base_offset):
+                self._see(header)
             epochs = []
         kept = [entry for entry in epochs if entry[1] < self.end_offset]
         last_epoch = kept[-1][0] if kept else NO_LEADER_EPOCH
         kept += [entry for entry in self._seen_epochs if entry[0] > last_epoch]
         return tuple(kept)
-
-    def _see_all(self) -> None:
-        self._seen_epochs = []
-        for segment in self.segments:
-            file = segment.open(BlockingAccess(self.files))
-            for _, header in batch_headers(file, position=0, end_position=file.size_bytes):
-                self._see(header)
 
 
 def replay_producers(log: Log, disk: Disk, replay: Replay, warn: Callable[[str], None]) -> None:
@@ -298,12 +291,8 @@ def _replay(
     _remove_unneeded_snapshots(log, disk, snapshots, offset)
     if offset == log.log_end_offset:
         return
-    access = BlockingAccess(log.files)
-    for segment in log.segments[segment_number(log.segments, offset) :]:
-        file = segment.open(access)
-        position = segment.position_of(offset, access)
-        for _, header in batch_headers(file, position=position, end_position=file.size_bytes):
-            replay.observe(header)
+    for header in log.headers_from(offset):
+        replay.observe(header)
 
 
 def _newest_snapshot(

@@ -30,7 +30,12 @@ def rebuild_indexes(
         disk.open(path).close()
     file = disk.open_existing(segment.log_path)
     try:
-        for position, header in batch_headers(file, position=0, end_position=file.size_bytes):
+        for position, header in batch_headers(
+            file,
+            base_offset=segment.base_offset,
+            position=0,
+            end_position=file.size_bytes,
+        ):
             indexer.add(
                 header.last_offset - segment.base_offset,
                 position,

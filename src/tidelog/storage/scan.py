@@ -18,6 +18,7 @@ from tidelog.records.batch import (
     MAGIC,
     BatchHeader,
 )
+from tidelog.storage.offset_index import RELATIVE_OFFSET_MAX
 from tidelog.storage.segment import not_a_batch
 
 _SCAN_BYTES = 1024 * 1024
@@ -70,12 +71,14 @@ def _is_plausible(header: BatchHeader, size_bytes: int, next_offset: int) -> boo
 
 
 def batch_headers(
-    file: LogFile, *, position: int, end_position: int
+    file: LogFile, *, base_offset: int, position: int, end_position: int
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every batch in `[position, end_position)`, which must be batches.
+    """Position and header of every batch in `[position, end_position)`, which must be batches of
+    the segment that begins with `base_offset`.
 
     Anything else is a StorageError that names the file.
     """
+    next_offset = base_offset
     while position < end_position:
         chunk = file.read(position, min(_HEADERS_READ_BYTES, end_position - position))
         at = 0
@@ -83,11 +86,13 @@ def batch_headers(
             header: BatchHeader = tuple.__new__(BatchHeader, HEADER.unpack_from(chunk, at))
             size_bytes = header.batch_length + LOG_OVERHEAD_BYTES
             if (
-                not _is_plausible(header, size_bytes, 0)
+                not _is_plausible(header, size_bytes, next_offset)
                 or position + at + size_bytes > end_position
+                or header.last_offset - base_offset > RELATIVE_OFFSET_MAX
             ):
                 raise not_a_batch(file.path, position + at)
             yield position + at, header
+            next_offset = header.end_offset
             at += size_bytes
         if at == 0:
             raise not_a_batch(file.path, position)

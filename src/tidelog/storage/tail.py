@@ -8,7 +8,6 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-from tidelog.base.errors import StorageError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Disk, LogFile
 from tidelog.storage import layout
@@ -42,11 +41,14 @@ def find_tail(disk: Disk, segment: Segment, *, index_interval_bytes: int) -> Tai
             raise IndexUnusable(offset_index.path)
         indexer.first_timestamp_ms = header_at(file, 0).max_timestamp_ms
     end_offset = 0
-    for at, header in batch_headers(file, position=position, end_position=file.size_bytes):
+    for at, header in batch_headers(
+        file,
+        base_offset=segment.base_offset,
+        position=position,
+        end_position=file.size_bytes,
+    ):
         if at == position and position and header.base_offset > entry_offset:
             raise IndexUnusable(offset_index.path)
-        if header.base_offset < max(end_offset, segment.base_offset):
-            raise StorageError(f"{file.path}: offsets go back at position {at}")
         indexer.add(
             header.last_offset - segment.base_offset,
             at,

@@ -52,8 +52,12 @@ def find_at_or_after(
     position = segment.position_of(from_offset, access)
     if segment.has_usable_index:
         position = max(position, _position_before(segment, timestamp_ms, access))
-    file = segment.open(access)
-    for at, header in batch_headers(file, position=position, end_position=segment.size_bytes):
+    for at, header in batch_headers(
+        segment.open(access),
+        base_offset=segment.base_offset,
+        position=position,
+        end_position=segment.size_bytes,
+    ):
         if header.max_timestamp_ms < timestamp_ms:
             continue
         for record in _records(segment, at, header, access):
@@ -88,7 +92,12 @@ def find_largest(segments: tuple[Segment, ...], access: Access) -> TimestampOffs
     position = segment.position_of(segment.base_offset + relative_offset, access)
     file = segment.open(access)
     # The file's own size: a batch that is just being appended counts in `max_timestamp` already.
-    for at, header in batch_headers(file, position=position, end_position=file.size_bytes):
+    for at, header in batch_headers(
+        file,
+        base_offset=segment.base_offset,
+        position=position,
+        end_position=file.size_bytes,
+    ):
         for record in _records(segment, at, header, access):
             if record.timestamp_ms == timestamp_ms:
                 return record

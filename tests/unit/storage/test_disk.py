@@ -1,11 +1,9 @@
-"""What only the real disk can get wrong: full file systems, other processes, descriptors."""
+"""What only the real disk can get wrong: writes that stop halfway, descriptors, errors."""
 
 import errno
 import gc
 import os
 import resource
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -152,30 +150,3 @@ def test_failed_replacement_leaves_the_old_file(tmp_path: Path, file_size_limit:
         disk.replace_file(tmp_path / "a", b"x" * (file_size_limit + 1))
     assert disk.read_file(tmp_path / "a") == b"old"
     assert disk.list_folder(tmp_path) == ["a"]
-
-
-@pytest.mark.parametrize("call", ["flock", "lockf"])
-def test_lock_of_another_process_is_respected(tmp_path: Path, call: str) -> None:
-    """Kafka's JVM takes the POSIX kind."""
-    path = tmp_path / ".lock"
-    holder = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import fcntl, sys\n"
-            f"file = open({str(path)!r}, 'w')\n"
-            f"fcntl.{call}(file, fcntl.LOCK_EX)\n"
-            "print('held', flush=True)\n"
-            "sys.stdin.read()\n",
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(StorageError, match=r"another process holds .*\.lock"):
-            RealDisk().lock(path)
-    finally:
-        holder.communicate(b"")
-    RealDisk().lock(path).release()
