@@ -130,6 +130,9 @@ class ProduceHandler:
             )
         attributes = records[_ATTRIBUTES_LOW_BYTE]
         if attributes & TRANSACTIONAL_FLAG:
+            if request.transactional_id is None:
+                code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+                return refused_partition(partition, code, "the request has no transactional id")
             # Nothing advertised lets a client begin a transaction, so none can be under way.
             return refused_partition(
                 partition, ErrorCode.INVALID_TXN_STATE, "no transaction is under way"
