@@ -77,9 +77,12 @@ class MessageClient:
         return body.getvalue()
 
     def _exchange(self, request: bytes) -> bytes:
-        self._socket.sendall(_LENGTH.pack(len(request)) + request)
+        self._send(request)
         (size,) = _LENGTH.unpack(self._read(_LENGTH.size))
         return self._read(size)
+
+    def _send(self, request: bytes) -> None:
+        self._socket.sendall(_LENGTH.pack(len(request)) + request)
 
     def _read(self, size: int) -> bytes:
         data = bytearray()
