@@ -26,6 +26,7 @@ SCRIPTS = (
     "one_at_a_time",
     "consume",
     "flat_cost",
+    "many_partitions",
     "request_path",
     "fetch_path",
 )

@@ -4,11 +4,12 @@ The floor is floor.c, which answers as many bytes from a file with one `pread` a
 """
 
 import sys
-from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
-from benchmarks.harness import Bench, Turn, run_script
+from benchmarks.harness import Bench, run_script
 from benchmarks.raw import (
+    Exchanges,
     RawConnection,
     RequestFailed,
     batch_of,
@@ -17,7 +18,7 @@ from benchmarks.raw import (
     middle,
     now_ms,
     produce_frame,
-    time_exchanges,
+    time_in_turns,
 )
 from benchmarks.results import Metric
 from benchmarks.subjects import FLOOR, KAFKA, TIDELOG, NoCompiler, new_broker, new_raw_floor
@@ -54,13 +55,14 @@ def _measure_case(bench: Bench, case: Case, brokers: dict[str, str]) -> None:
     bootstraps = dict(brokers)
     if bench.has(FLOOR):
         _start_floor(bench, case, bootstraps)
-    for turn in bench.turns(case.name, list(bootstraps)):
-        _one_turn(turn, bootstraps[turn.name], frames, metric)
-
-
-def _one_turn(turn: Turn, bootstrap: str, frames: Sequence[bytes], metric: Metric) -> None:
-    with RawConnection(bootstrap) as connection:
-        turn.record(metric, middle(time_exchanges(connection, frames)))
+    with ExitStack() as opened:
+        systems = {
+            name: Exchanges(opened.enter_context(RawConnection(bootstrap)), frames)
+            for name, bootstrap in bootstraps.items()
+        }
+        for each in bench.passes(case.name):
+            elapsed_us = time_in_turns(systems)
+            each.record(metric, {name: middle(values) for name, values in elapsed_us.items()})
 
 
 def _start_brokers(bench: Bench) -> dict[str, str]:

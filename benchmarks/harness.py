@@ -18,7 +18,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -86,6 +86,15 @@ class Bench:
                 self.progress.advance(task)
         self.progress.remove_task(task)
 
+    def passes(self, what: str) -> Iterator["Pass"]:
+        """Rounds in which the systems take turns by themselves, every few requests."""
+        total = self.warm_up_rounds + self.rounds
+        task = self.progress.add_task(what, total=total)
+        for round_index in range(total):
+            yield Pass(counts=round_index >= self.warm_up_rounds)
+            self.progress.advance(task)
+        self.progress.remove_task(task)
+
     def say(self, text: str) -> None:
         self.progress.console.print(f"  {text}", style="dim", highlight=False)
 
@@ -106,6 +115,18 @@ class Turn:
     def record(self, metric: Metric, value: float) -> None:
         if self.counts:
             metric.record(self.name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One round in which all systems are measured together."""
+
+    counts: bool
+
+    def record(self, metric: Metric, values: Mapping[str, float]) -> None:
+        if self.counts:
+            for series, value in values.items():
+                metric.record(series, value)
 
 
 def run_script(script: str, question: str, measure: Callable[[Bench], None]) -> int:

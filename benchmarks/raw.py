@@ -11,6 +11,7 @@ import socket
 import struct
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Self
 
@@ -32,6 +33,7 @@ from tidelog.records.batch import Codec
 from tidelog.records.record import Record, encode_plain_batch
 
 SOCKET_TIMEOUT_S = 60.0
+TURN_REQUESTS = 100
 RECEIVE_BUFFER_BYTES = 4 << 20
 FETCH_WAIT = i32Timedelta.parse(timedelta(milliseconds=500))
 REQUEST_TIMEOUT = i32Timedelta.parse(timedelta(seconds=30))
@@ -77,19 +79,41 @@ class RawConnection:
         return more
 
 
-def time_exchanges(connection: RawConnection, frames: Sequence[bytes]) -> list[float]:
-    """Microseconds of each exchange, sorted."""
-    elapsed_us: list[float] = []
+@dataclass(frozen=True, slots=True)
+class Exchanges:
+    """Requests that wait to be sent over one connection, one at a time."""
+
+    connection: RawConnection
+    frames: Sequence[bytes]
+
+
+def time_in_turns(systems: Mapping[str, Exchanges]) -> dict[str, list[float]]:
+    """Microseconds of every exchange of every system, sorted.
+
+    The systems take turns every few requests. How fast a core wakes up changes within a second and
+    by a factor of two; measured one after the other, two systems would see two machines.
+    """
+    elapsed_us: dict[str, list[float]] = {name: [] for name in systems}
+    longest = max((len(exchanges.frames) for exchanges in systems.values()), default=0)
     gc.collect()
     gc.disable()
     try:
-        for frame in frames:
-            started = time.perf_counter()
-            connection.exchange(frame)
-            elapsed_us.append((time.perf_counter() - started) * 1e6)
+        for start in range(0, longest, TURN_REQUESTS):
+            for name, exchanges in systems.items():
+                frames = exchanges.frames[start : start + TURN_REQUESTS]
+                elapsed_us[name] += _time_each(exchanges.connection, frames)
     finally:
         gc.enable()
-    return sorted(elapsed_us)
+    return {name: sorted(values) for name, values in elapsed_us.items()}
+
+
+def _time_each(connection: RawConnection, frames: Sequence[bytes]) -> list[float]:
+    elapsed_us: list[float] = []
+    for frame in frames:
+        started = time.perf_counter()
+        connection.exchange(frame)
+        elapsed_us.append((time.perf_counter() - started) * 1e6)
+    return elapsed_us
 
 
 def middle(sorted_values: Sequence[float]) -> float:

@@ -5,16 +5,18 @@ a broker does. The client is the same for all: a blocking socket and requests en
 """
 
 import sys
+from contextlib import ExitStack
 
 from benchmarks.clients import stored_record_count
-from benchmarks.harness import Bench, Turn, run_script
+from benchmarks.harness import Bench, run_script
 from benchmarks.raw import (
+    Exchanges,
     RawConnection,
     batch_of,
     middle,
     now_ms,
     produce_frame,
-    time_exchanges,
+    time_in_turns,
 )
 from benchmarks.results import Metric, Target
 from benchmarks.subjects import FLOOR, KAFKA, TIDELOG, NoCompiler, new_broker, new_raw_floor
@@ -35,18 +37,19 @@ def measure(bench: Bench) -> None:
         _start_floor(bench, bootstraps, answer_size_bytes)
     p50 = bench.metric(Metric("Produce of 1 KB, p50", "us", (NEAR_THE_FLOOR,)))
     p99 = bench.metric(Metric("Produce of 1 KB, p99", "us"))
-    for turn in bench.turns("one request at a time", list(bootstraps)):
-        _one_turn(bench, turn, bootstraps[turn.name], frame, p50, p99)
+    with ExitStack() as opened:
+        frames = [frame] * bench.count(REQUEST_COUNT)
+        systems = {
+            name: Exchanges(opened.enter_context(RawConnection(bootstrap)), frames)
+            for name, bootstrap in bootstraps.items()
+        }
+        for each in bench.passes("one request at a time"):
+            elapsed_us = time_in_turns(systems)
+            each.record(p50, {name: middle(values) for name, values in elapsed_us.items()})
+            each.record(
+                p99, {name: values[len(values) * 99 // 100] for name, values in elapsed_us.items()}
+            )
     _all_are_stored(bench, bootstraps)
-
-
-def _one_turn(
-    bench: Bench, turn: Turn, bootstrap: str, frame: bytes, p50: Metric, p99: Metric
-) -> None:
-    with RawConnection(bootstrap) as connection:
-        elapsed_us = time_exchanges(connection, [frame] * bench.count(REQUEST_COUNT))
-    turn.record(p50, middle(elapsed_us))
-    turn.record(p99, elapsed_us[len(elapsed_us) * 99 // 100])
 
 
 def _start_brokers(bench: Bench) -> dict[str, str]:

@@ -1,0 +1,129 @@
+"""T8: opening and creating many partitions.
+
+Opening is a start after a clean stop, compared with the start of an empty broker of the same kind;
+it is asked of tidelog alone, so the first of `--subjects` is measured and no other.
+Creating is from the request until every partition has a leader, and until every leader has opened
+its log and answers; Kafka says the first long before the second.
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from benchmarks.clients import CLIENT_TIMEOUT_S, drop_topic
+from benchmarks.harness import Bench, run_script
+from benchmarks.results import Metric, Target
+from benchmarks.subjects import FLOOR, KAFKA, TIDELOG, Broker, new_broker
+from tests.support.clients import create_topic
+from tests.support.server_process import wait_until
+
+QUESTION = "How long do opening and creating many partitions take? (T8)"
+OPENED_PARTITIONS = 2_000
+CREATED_PARTITIONS = 1_000
+REMOVAL_TIMEOUT_S = 300.0
+TOPIC = "many"
+A_MILLISECOND = Target(requirement="T8", of=TIDELOG, against=None, at_most=1.0)
+THREE_TIMES_KAFKA = Target(requirement="T8", of=TIDELOG, against=KAFKA, at_most=3.0)
+
+
+def measure(bench: Bench) -> None:
+    names = [name for name in bench.subjects if name != FLOOR]
+    # There is nothing to warm in a new process, and Kafka takes half a minute a round.
+    bench.warm_up_rounds = 1
+    _opening(bench, names[:1])
+    _creating(bench, names)
+
+
+def _opening(bench: Bench, names: Sequence[str]) -> None:
+    """Ready again after a clean stop: what each partition adds to the start of an empty broker."""
+    per_partition = bench.metric(
+        Metric("opening after a clean stop, each partition", "ms", (A_MILLISECOND,))
+    )
+    whole = bench.metric(Metric("opening 2,000 partitions", "s"))
+    with ExitStack() as running:
+        pairs = {}
+        for name in names:
+            empty = new_broker(name, bench.folder / f"{name}-empty", {})
+            full = new_broker(name, bench.folder / f"{name}-full", {})
+            for broker in (empty, full):
+                running.enter_context(broker)
+            create_topic(full.bootstrap, TOPIC, partition_count=OPENED_PARTITIONS, config={})
+            pairs[name] = (empty, full)
+        for turn in bench.turns("opening", names):
+            empty, full = pairs[turn.name]
+            opening_s = _restart_seconds(full)
+            turn.record(whole, opening_s)
+            added_s = opening_s - _restart_seconds(empty)
+            turn.record(per_partition, max(0.0, added_s) * 1_000 / OPENED_PARTITIONS)
+
+
+def _creating(bench: Bench, names: Sequence[str]) -> None:
+    """Until every partition has a leader, and until every leader has opened its log and answers."""
+    name = "creating a topic of 1,000 partitions"
+    led = bench.metric(Metric(f"{name}, until all are led", "s", (THREE_TIMES_KAFKA,)))
+    serving = bench.metric(Metric(f"{name}, until all answer", "s", (THREE_TIMES_KAFKA,)))
+    with ExitStack() as running:
+        brokers = {name: new_broker(name, bench.folder / f"{name}-creating", {}) for name in names}
+        for broker in brokers.values():
+            running.enter_context(broker)
+        for turn in bench.turns("creating", names):
+            broker = brokers[turn.name]
+            topic = f"created-{turn.round_index}"
+            led_s, serving_s = _creation_seconds(broker.bootstrap, topic)
+            turn.record(led, led_s)
+            turn.record(serving, serving_s)
+            drop_topic(broker.bootstrap, topic)
+            _wait_until_removed(broker.data_folder, topic)
+
+
+def _restart_seconds(broker: Broker) -> float:
+    broker.stop()
+    started = time.perf_counter()
+    broker.start()
+    return time.perf_counter() - started
+
+
+def _creation_seconds(bootstrap: str, topic: str) -> tuple[float, float]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "creation", "log_level": 0})
+    consumer.list_topics(timeout=CLIENT_TIMEOUT_S)
+    started = time.perf_counter()
+    create_topic(bootstrap, topic, partition_count=CREATED_PARTITIONS, config={})
+    wait_until(lambda: _is_led(consumer, topic), within_s=CLIENT_TIMEOUT_S, what="all are led")
+    led_s = time.perf_counter() - started
+    wait_until(lambda: _answers(consumer, topic), within_s=CLIENT_TIMEOUT_S, what="all answer")
+    serving_s = time.perf_counter() - started
+    consumer.close()
+    return led_s, serving_s
+
+
+def _wait_until_removed(data_folder: Path, topic: str) -> None:
+    """Or the next topic would wait for the folders of this one to go."""
+    wait_until(
+        lambda: not any(data_folder.glob(f"{topic}-*")),
+        within_s=REMOVAL_TIMEOUT_S,
+        what=f"no folder of {topic} is left",
+    )
+
+
+def _is_led(consumer: Consumer, topic: str) -> bool:
+    partitions = consumer.list_topics(topic, timeout=CLIENT_TIMEOUT_S).topics[topic].partitions
+    return len(partitions) == CREATED_PARTITIONS and all(
+        partition.leader >= 0 for partition in partitions.values()
+    )
+
+
+def _answers(consumer: Consumer, topic: str) -> bool:
+    wanted = [TopicPartition(topic, n, 0) for n in range(CREATED_PARTITIONS)]
+    try:
+        answers = consumer.offsets_for_times(wanted, timeout=CLIENT_TIMEOUT_S)
+    except KafkaException:  # Said when none of them answers.
+        return False
+    return all(answer.error is None for answer in answers)
+
+
+if __name__ == "__main__":
+    sys.exit(run_script("many_partitions", QUESTION, measure))
