@@ -28,15 +28,15 @@ Invariants:
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.ports import BytesLike, Clock
+from tidelog.broker.append_queue import AppendQueue, Settle
 from tidelog.broker.batch_limits import batch_limits
 from tidelog.broker.disk_executor import DiskExecutor
 from tidelog.broker.flushing import Flusher
@@ -69,8 +69,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ACKS_ALL = -1
-
-Settle = Callable[[PartitionProduceResult], None]
 
 
 class Watcher(Protocol):
@@ -108,13 +106,6 @@ class _Preparation(Enum):
     REWRITE = "rewrite"
 
 
-class _QueuedAppend(NamedTuple):
-    records: bytearray
-    acks: int
-    settle: Settle
-    is_rewritten: bool
-
-
 _Attempt = PartitionProduceResult | _Preparation | None
 
 
@@ -128,10 +119,10 @@ class PartitionRunner:
         "_flush_messages",
         "_flusher",
         "_is_log_append_time",
+        "_is_working_off",
         "_limits",
         "_may_rewrite",
         "_queue",
-        "_request_memory",
         "_waiters",
         "_watchers",
         "config",
@@ -170,10 +161,10 @@ class PartitionRunner:
         self.log_directory = log_directory
         self.is_offline = False
         self._use(config)
-        self._request_memory = request_memory
         self._clock = clock
         self._busy = False
-        self._queue: deque[_QueuedAppend] = deque()
+        self._queue = AppendQueue(request_memory)
+        self._is_working_off = False
         self._waiters = OffsetWaiters()
         self._watchers: dict[FetchTarget, Watcher] = {}
         self._flusher = Flusher(log, log_directory.executor, log_directory.on_failure)
@@ -202,12 +193,12 @@ class PartitionRunner:
 
         `records` is written into (offset and epoch are stamped) and not kept.
         """
-        if self._busy or self._queue:
-            self._enqueue(records, acks, settle)
+        if (self._busy or self._queue) and not self.is_offline:
+            self._queue.push(records, acks, settle)
             return None
         attempt = self._attempt(records, acks, now_ms, settle, is_rewritten=False)
         if isinstance(attempt, _Preparation):
-            self._enqueue(records, acks, settle)
+            self._queue.push(records, acks, settle)
             self._prepare(attempt, now_ms)
             return None
         return attempt
@@ -222,9 +213,9 @@ class PartitionRunner:
         is_rewritten: bool,
     ) -> _Attempt:
         """Append now if nothing stands in the way, or say what does."""
-        assert not self._busy  # I2
         if self.is_offline:
             return self._refusal(ErrorCode.KAFKA_STORAGE_ERROR, None)
+        assert not self._busy  # I2
         try:
             header = validate_produce(records, self._limits, now_ms=now_ms)
             if acks == ACKS_ALL:
@@ -389,29 +380,27 @@ class PartitionRunner:
 
     # -- appends that have to wait ---------------------------------------------------------------
 
-    def _enqueue(self, records: memoryview, acks: int, settle: Settle) -> None:
-        self._request_memory.hold(len(records))
-        self._queue.append(_QueuedAppend(bytearray(records), acks, settle, is_rewritten=False))
-
     def _work_off_queue(self) -> None:
         """Go on with what queued up, until it is done or a thread is needed again."""
-        while self._queue and not self._busy:
-            queued = self._queue[0]
-            now_ms = self._clock.now_ms()
-            attempt = self._attempt(
-                queued.records,
-                queued.acks,
-                now_ms,
-                queued.settle,
-                is_rewritten=queued.is_rewritten,
-            )
-            if isinstance(attempt, _Preparation):
-                self._prepare(attempt, now_ms)
-                return
-            self._queue.popleft()
-            self._request_memory.release(len(queued.records))
-            if attempt is not None:
-                queued.settle(attempt)
+        if self._is_working_off:
+            return  # A disk that fails under an append brings us here from within.
+        self._is_working_off = True
+        try:
+            while self._queue and not self._busy:
+                self._work_off_head()
+        finally:
+            self._is_working_off = False
+
+    def _work_off_head(self) -> None:
+        records, acks, settle, is_rewritten = self._queue.head
+        now_ms = self._clock.now_ms()
+        attempt = self._attempt(records, acks, now_ms, settle, is_rewritten=is_rewritten)
+        if isinstance(attempt, _Preparation):
+            self._prepare(attempt, now_ms)
+            return
+        self._queue.pop()
+        if attempt is not None:
+            settle(attempt)
 
     def _prepare(self, preparation: _Preparation, now_ms: int) -> None:
         """Have a thread do what the head of the queue needs."""
@@ -422,7 +411,7 @@ class PartitionRunner:
                 self._roll(now_ms).add_done_callback(self._on_rolled)
             case _Preparation.REWRITE:
                 self.log_directory.executor.urgent(
-                    rewrite, self._queue[0].records, self._limits, now_ms=now_ms
+                    rewrite, self._queue.head.records, self._limits, now_ms=now_ms
                 ).add_done_callback(self._on_rewritten)
 
     def _roll(self, now_ms: int) -> "asyncio.Future[None]":
@@ -438,17 +427,12 @@ class PartitionRunner:
 
     def _on_rewritten(self, future: "asyncio.Future[BytesLike]") -> None:
         self._busy = False
-        queued = self._queue.popleft()
-        self._request_memory.release(len(queued.records))
         try:
-            rewritten = bytearray(future.result())
+            self._queue.replace_head(bytearray(future.result()))
         except RequestRefused as refusal:
-            queued.settle(self._refused(refusal))
-        else:
-            self._request_memory.hold(len(rewritten))
-            self._queue.appendleft(
-                _QueuedAppend(rewritten, queued.acks, queued.settle, is_rewritten=True)
-            )
+            settle = self._queue.head.settle
+            self._queue.pop()
+            settle(self._refused(refusal))
         self._work_off_queue()
 
     # -- flushing --------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.replicas import Replicas
+from tidelog.broker.upkeep import Upkeep
 from tidelog.config.broker import BrokerConfig
 from tidelog.core.controller.changes import (
     BrokerRegistered,
@@ -114,6 +115,13 @@ class World:
             request_memory=self.request_memory,
             clock=self.clock,
             tasks=tasks,
+        )
+        self.upkeep = Upkeep(
+            config=self.config,
+            partitions=self.partitions,
+            log_dirs=self.log_dirs,
+            reopen=self.reopen,
+            clock=self.clock,
         )
         self.image = EMPTY_IMAGE
         endpoint = Endpoint(LISTENER, "PLAINTEXT", "localhost", 9092)
