@@ -130,13 +130,7 @@ class ProduceHandler:
             )
         attributes = records[_ATTRIBUTES_LOW_BYTE]
         if attributes & TRANSACTIONAL_FLAG:
-            if request.transactional_id is None:
-                code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-                return refused_partition(partition, code, "the request has no transactional id")
-            # Nothing advertised lets a client begin a transaction, so none can be under way.
-            return refused_partition(
-                partition, ErrorCode.INVALID_TXN_STATE, "no transaction is under way"
-            )
+            return _refused_transactional(partition, request.transactional_id)
         if version < _FIRST_WITH_ZSTD and attributes & CODEC_MASK == Codec.ZSTD:
             return refused_partition(
                 partition,
@@ -260,6 +254,14 @@ class _Settling:
         self._parked = parked
         for slot, result in self._early:
             parked.settle(slot, result)
+
+
+def _refused_transactional(partition: int, transactional_id: str | None) -> PartitionProduceResult:
+    if transactional_id is None:
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return refused_partition(partition, code, "the request has no transactional id")
+    # Nothing advertised lets a client begin a transaction, so none can be under way.
+    return refused_partition(partition, ErrorCode.INVALID_TXN_STATE, "no transaction is under way")
 
 
 def _settled(result: PartitionProduceResult | None) -> PartitionProduceResult:
