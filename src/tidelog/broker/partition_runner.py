@@ -234,7 +234,7 @@ class PartitionRunner:
         last_offset = Offset(log.log_end_offset + header.last_offset_delta)
         if log.roll_needed(
             size_bytes=len(records),
-            max_timestamp_ms=header.max_timestamp_ms,
+            max_timestamp_ms=now_ms if self._is_log_append_time else header.max_timestamp_ms,
             now_ms=now_ms,
             last_offset=last_offset,
         ):
@@ -405,19 +405,24 @@ class PartitionRunner:
     def _prepare(self, preparation: _Preparation, now_ms: int) -> None:
         """Have a thread do what the head of the queue needs."""
         assert self._queue
-        self._busy = True
         match preparation:
             case _Preparation.ROLL:
-                self._roll(now_ms).add_done_callback(self._on_rolled)
+                self._roll(now_ms)
             case _Preparation.REWRITE:
+                self._busy = True
                 self.log_directory.executor.urgent(
                     rewrite, self._queue.head.records, self._limits, now_ms=now_ms
                 ).add_done_callback(self._on_rewritten)
 
     def _roll(self, now_ms: int) -> "asyncio.Future[None]":
-        return self.log_directory.executor.urgent(
+        """Begin a new segment. Appends queue up until the thread is done, whoever waits for it."""
+        assert not self._busy
+        self._busy = True
+        rolled = self.log_directory.executor.urgent(
             self.log.roll, producers=self.producers.entries(), now_ms=now_ms
         )
+        rolled.add_done_callback(self._on_rolled)
+        return rolled
 
     def _on_rolled(self, future: "asyncio.Future[None]") -> None:
         self._busy = False
@@ -523,18 +528,17 @@ class PartitionRunner:
         if self.is_offline or self._busy:
             return 0
         log, executor = self.log, self.log_directory.executor
+        active, end_offset = log.segments[-1], log.log_end_offset
         expired = await executor.background(
             log.expired_segments, high_watermark=self.high_watermark, now_ms=now_ms
         )
-        if not expired or self.is_offline or self._busy or log is not self.log:
+        if log.log_end_offset != end_offset or self._busy:
+            # What was active may have got records since that are not old, and be closed by now.
+            expired = tuple(one for one in expired if one.base_offset < active.base_offset)
+        elif expired and expired[-1] is active and self._is_serving(log):
+            await asyncio.wait([self._roll(now_ms)])  # Ended by the disk.
+        if not expired or not self._is_serving(log):
             return 0
-        if expired[-1] is log.segments[-1]:
-            self._busy = True
-            try:
-                await self._roll(now_ms)
-            finally:
-                self._busy = False
-                self._work_off_queue()
         log.detach(expired)
         self._on_log_start_advanced()
         renamed = await executor.background(log.remove_detached, expired)
@@ -548,6 +552,10 @@ class PartitionRunner:
             },
         )
         return len(expired)
+
+    def _is_serving(self, log: Log) -> bool:
+        """Whether `log` is still in use, after some waiting."""
+        return log is self.log and not self.is_offline
 
     def _on_log_start_advanced(self) -> None:
         self.leader.on_log_start_advanced(self.log.log_start_offset)
