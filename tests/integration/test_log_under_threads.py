@@ -1,0 +1,139 @@
+"""A log is appended to on one thread while others read, roll, flush and delete (`storage/log.py`).
+
+What each may do when is stated there; here it is done all at once, on a real disk.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.unit.storage.log_folder import (
+    NOW_MS,
+    LogFolder,
+    batch_at,
+    log_config,
+    offsets_of,
+    records_in,
+)
+from tidelog.base.errors import ErrorCode, RequestRefused
+from tidelog.base.ids import Offset
+from tidelog.storage.disk import RealDisk
+from tidelog.storage.log import Log, LogRead
+
+APPENDS = 4_000
+READERS = 2
+
+
+@pytest.fixture(autouse=True)
+def frequent_switches() -> Iterator[None]:
+    """Threads take turns every 10 microseconds rather than every 5 milliseconds."""
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(0.00001)
+    yield
+    sys.setswitchinterval(usual_s)
+
+
+class Reader:
+    """Reads the log from start to end, again and again, up to what was committed."""
+
+    def __init__(self, log: Log, committed: Callable[[], Offset], seed: int) -> None:
+        self._log = log
+        self._committed = committed
+        self._random = Random(seed)
+        self.read_count = 0
+
+    def run(self, stop: threading.Event) -> None:
+        offset = Offset(0)
+        while not stop.is_set():
+            end_offset = self._committed()
+            if offset >= end_offset:
+                offset = self._log.log_start_offset
+            try:
+                part = self._read(offset, end_offset)
+            except RequestRefused as refusal:
+                if refusal.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                    raise
+                offset = self._log.log_start_offset
+                continue
+            self._check(part, offset, end_offset)
+            offset = part.end_offset
+
+    def _read(self, offset: Offset, end_offset: Offset) -> LogRead:
+        max_bytes = self._random.choice([100, 1_000, 20_000])
+        return self._log.read(offset, end_offset=end_offset, max_bytes=max_bytes, at_least_one=True)
+
+    def _check(self, part: LogRead, offset: Offset, end_offset: Offset) -> None:
+        if part.data:
+            offsets = [record.offset for record in records_in(part.data)]
+            assert offsets == list(range(offsets[0], offsets[-1] + 1))
+            assert offsets[0] <= offset <= offsets[-1]
+            assert offsets[-1] < end_offset
+            assert part.end_offset == offsets[-1] + 1
+            self.read_count += 1
+
+
+def append_and_look_after(log: Log, commit: Callable[[Offset], None]) -> None:
+    """What a partition's owner does, with the same two threads behind it."""
+    random = Random(1)
+    flushing: Future[Offset] | None = None
+    with ThreadPoolExecutor(1) as urgent, ThreadPoolExecutor(1) as background:
+        for number in range(APPENDS):
+            batch = batch_at(log.log_end_offset, random.randint(1, 3), value=b"x" * (number % 90))
+            base_offset = log.log_end_offset
+            last_offset = Offset(base_offset + batch[26])  # The last offset delta, a small one.
+            if log.roll_needed(
+                size_bytes=len(batch),
+                max_timestamp_ms=NOW_MS,
+                now_ms=NOW_MS,
+                last_offset=last_offset,
+            ):
+                urgent.submit(log.roll, producers=(), now_ms=NOW_MS).result()
+            log.append(
+                batch, base_offset=base_offset, last_offset=last_offset, max_timestamp_ms=NOW_MS
+            )
+            if random.random() < 0.7:
+                commit(log.log_end_offset)
+            part = log.read_cached(
+                base_offset, end_offset=log.log_end_offset, max_bytes=10_000, at_least_one=True
+            )
+            assert part is None or part.end_offset == log.log_end_offset
+            if flushing is None or flushing.done():
+                if flushing is not None:
+                    flushing.result()
+                flushing = background.submit(log.flush, up_to=log.log_end_offset)
+            if number % 500 == 499:
+                log.advance_log_start(log.segments[len(log.segments) // 2].base_offset)
+                expired = background.submit(
+                    log.expired_segments, high_watermark=log.log_end_offset, now_ms=NOW_MS
+                ).result()
+                log.detach(expired)
+                for path in background.submit(log.remove_detached, expired).result():
+                    path.unlink()
+
+
+def test_readers_see_whole_batches_in_order_and_nothing_uncommitted(tmp_path: Path) -> None:
+    config = log_config(segment_bytes=9_000, index_interval_bytes=300)
+    partition = LogFolder(RealDisk(), tmp_path / "orders-3", config)
+    log = partition.open_log()
+    committed = [Offset(0)]
+    stop = threading.Event()
+    readers = [Reader(log, lambda: committed[0], seed) for seed in range(READERS)]
+    with ThreadPoolExecutor(READERS) as threads:
+        running = [threads.submit(reader.run, stop) for reader in readers]
+        try:
+            append_and_look_after(log, lambda offset: committed.__setitem__(0, offset))
+        finally:
+            stop.set()
+        for future in running:
+            future.result()
+    assert all(reader.read_count > 100 for reader in readers)
+    end_offset = log.log_end_offset
+    partition.crash(log)
+    log = partition.open(log_start_offset=log.log_start_offset).log
+    assert offsets_of(log) == list(range(log.log_start_offset, end_offset))
+    assert partition.warnings == []
