@@ -104,6 +104,6 @@ def _metric(data: Mapping[str, object]) -> Metric:
 
 def figure_text(value: float) -> str:
     """Three digits that matter: 0.0123, 1.23, 12.3, 123, 12,345."""
-    if value >= 100:
+    if value >= 99.95:
         return f"{value:,.0f}"
     return f"{value:#.3g}"
