@@ -16,12 +16,12 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from tidelog.base.ports import BytesLike, Disk
+from tidelog.base.ports import BytesLike, Disk, LogFile
 from tidelog.storage.file_cache import Access
 
 SPILL_BYTES = 4096
 # Below this many entries one read and a search in memory beat further reads.
-_PAGE_ENTRIES = 512
+_PAGE_ENTRIES = 2048
 
 
 class IndexFile:
@@ -84,9 +84,8 @@ class IndexFile:
         tail = self._tail
         if tail:
             return self._entry.unpack_from(tail, len(tail) - self._entry.size)
-        if not self.file_bytes:
-            return None
-        return self._read_entry(access, self.file_bytes // self._entry.size - 1)
+        count = self.file_bytes // self._entry.size
+        return self._entry.unpack_from(self._read(access, count - 1, 1), 0) if count else None
 
     def floor(self, key: int, *, field: int, access: Access) -> tuple[int, ...] | None:
         """The newest entry whose `field` is at most `key`."""
@@ -95,30 +94,31 @@ class IndexFile:
         if tail and entry.unpack_from(tail, 0)[field] <= key:
             return _floor(tail, entry, key, field)
         low, high = 0, self.file_bytes // entry.size
+        if low == high:
+            return None
+        file = access.open(self.path)
         while high - low > _PAGE_ENTRIES:
             middle = (low + high) // 2
-            if self._read_entry(access, middle)[field] <= key:
+            data = self._read_from(file, access, middle, 1)
+            if entry.unpack_from(data, 0)[field] <= key:
                 low = middle
             else:
                 high = middle
-        if low == high:
-            return None
-        return _floor(self._read(access, low, high - low), entry, key, field)
+        return _floor(self._read_from(file, access, low, high - low), entry, key, field)
 
     def entries(self, access: Access) -> Iterator[tuple[int, ...]]:
         """Every entry, oldest first."""
         count = self.file_bytes // self._entry.size
-        yield from self._entry.iter_unpack(self._read(access, 0, count))
+        if count:
+            yield from self._entry.iter_unpack(self._read(access, 0, count))
         yield from self._entry.iter_unpack(bytes(self._tail))
 
-    def _read_entry(self, access: Access, number: int) -> tuple[int, ...]:
-        return self._entry.unpack_from(self._read(access, number, 1), 0)
-
     def _read(self, access: Access, first: int, count: int) -> BytesLike:
+        return self._read_from(access.open(self.path), access, first, count)
+
+    def _read_from(self, file: LogFile, access: Access, first: int, count: int) -> BytesLike:
         size_bytes = count * self._entry.size
-        if not size_bytes:
-            return b""
-        data = access.read(access.open(self.path), first * self._entry.size, size_bytes)
+        data = access.read(file, first * self._entry.size, size_bytes)
         if len(data) != size_bytes:
             raise IndexUnusable(self.path)
         return data

@@ -7,7 +7,8 @@
                           00000000000000000042.snapshot     producers as of offset 42
                           leader-epoch-checkpoint  partition.metadata
 
-A folder that is being deleted is `<topic>-<n>.<32 hexadecimal digits>-delete`.
+A folder that is being deleted is `<topic>-<n>.<32 hexadecimal digits>-delete`, one that was found
+in the place of another topic's ends in `-stray`.
 """
 
 from collections.abc import Iterable
@@ -42,6 +43,7 @@ CLUSTER_METADATA = "__cluster_metadata-0"
 
 _OFFSET_DIGITS = 20
 _DELETE = "-delete"
+_STRAY = "-stray"
 _NAME_BYTES_MAX = 255
 
 
@@ -101,7 +103,16 @@ def delete_folder_name(topic_partition: TopicPartition, unique: UUID) -> str:
 
     Longer than a file name may be, the topic's name is cut: nobody parses it any more.
     """
-    suffix = f"-{topic_partition.partition}.{unique.hex}{_DELETE}"
+    return _renamed(topic_partition, unique, _DELETE)
+
+
+def stray_folder_name(topic_partition: TopicPartition, unique: UUID) -> str:
+    """Where the folder goes when it is in the way of another topic of that name."""
+    return _renamed(topic_partition, unique, _STRAY)
+
+
+def _renamed(topic_partition: TopicPartition, unique: UUID, ending: str) -> str:
+    suffix = f"-{topic_partition.partition}.{unique.hex}{ending}"
     return topic_partition.topic[: _NAME_BYTES_MAX - len(suffix)] + suffix
 
 

@@ -68,9 +68,13 @@ class LogDir:
         self._lock = lock
         self._warn = warn
         self._files = FileCache(disk, open_files_max=open_files_max)
-        self._recovery_points = self._read_offsets(layout.RECOVERY_POINT_CHECKPOINT)
+        recovery_points = self._read_offsets(layout.RECOVERY_POINT_CHECKPOINT)
+        self._recovery_points = recovery_points or {}
+        self._unknown_recovery_point = None if recovery_points is None else Offset(0)
         self._log_start_offsets = self._read_offsets(layout.LOG_START_OFFSET_CHECKPOINT) or {}
         self._high_watermarks = self._read_offsets(layout.HIGH_WATERMARK_CHECKPOINT) or {}
+        self._has_forgotten = False
+        self._forget_absent()
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, Offset] | None:
         try:
@@ -78,6 +82,15 @@ class LogDir:
         except CorruptCheckpoint as error:
             self._warn(f"{error}: going on without it")
             return None
+
+    def _forget_absent(self) -> None:
+        """A deletion may have been interrupted after the folder was renamed."""
+        present = set(self.partitions())
+        for offsets in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
+            for absent in offsets.keys() - present:
+                del offsets[absent]
+                self._has_forgotten = True
+        self.forget_deleted()
 
     def partitions(self) -> tuple[TopicPartition, ...]:
         """Every partition folder there is, sorted."""
@@ -108,9 +121,6 @@ class LogDir:
         now_ms: int,
     ) -> OpenedLog:
         """Open or create the partition's folder; see `opening.open_log`."""
-        recovery_point = None
-        if self._recovery_points is not None:
-            recovery_point = self._recovery_points.get(topic_partition, Offset(0))
         return open_log(
             disk=self._disk,
             files=self._files,
@@ -119,7 +129,7 @@ class LogDir:
             topic_id=topic_id,
             config=config,
             clean=self.was_clean,
-            recovery_point=recovery_point,
+            recovery_point=self._recovery_points.get(topic_partition, self._unknown_recovery_point),
             log_start_offset=self._log_start_offsets.get(topic_partition, Offset(0)),
             replay=replay,
             warn=self._warn,
@@ -127,40 +137,67 @@ class LogDir:
         )
 
     def write_recovery_points(self, points: Mapping[TopicPartition, Offset]) -> None:
-        """Replace `recovery-point-offset-checkpoint`: all partitions of this dir, at once."""
-        write_offsets(self._disk, self.path / layout.RECOVERY_POINT_CHECKPOINT, points)
-        self._recovery_points = dict(points)
+        """Bring `recovery-point-offset-checkpoint` up to date.
+
+        Partitions that are not named keep what they have: they may just be being opened.
+        """
+        self._recovery_points = {**self._recovery_points, **points}
+        self._write_offsets(layout.RECOVERY_POINT_CHECKPOINT, self._recovery_points)
 
     def write_log_start_offsets(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Replace `log-start-offset-checkpoint`."""
-        write_offsets(self._disk, self.path / layout.LOG_START_OFFSET_CHECKPOINT, offsets)
-        self._log_start_offsets = dict(offsets)
+        """The same for `log-start-offset-checkpoint`."""
+        self._log_start_offsets = {**self._log_start_offsets, **offsets}
+        self._write_offsets(layout.LOG_START_OFFSET_CHECKPOINT, self._log_start_offsets)
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Replace `replication-offset-checkpoint`."""
-        write_offsets(self._disk, self.path / layout.HIGH_WATERMARK_CHECKPOINT, offsets)
-        self._high_watermarks = dict(offsets)
+        """The same for `replication-offset-checkpoint`."""
+        self._high_watermarks = {**self._high_watermarks, **offsets}
+        self._write_offsets(layout.HIGH_WATERMARK_CHECKPOINT, self._high_watermarks)
+
+    def _write_offsets(self, name: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+        write_offsets(self._disk, self.path / name, offsets)
 
     def start_delete(self, log: Log) -> Path:
         """Close `log` and rename its folder to `<topic>-<n>.<unique>-delete`, durably.
 
-        Reads that are under way end with UNKNOWN_TOPIC_OR_PARTITION if they miss a file.
+        Reads that are under way end with UNKNOWN_TOPIC_OR_PARTITION if they miss a file. Before
+        a partition of that name is created again, call `forget_deleted`.
         """
         log.close(clean=False, producers=())
         return self.start_delete_folder(log.topic_partition)
 
     def start_delete_folder(self, topic_partition: TopicPartition) -> Path:
         """The same for a folder that is not open, such as one of a topic that no longer exists."""
+        return self._rename(topic_partition, layout.delete_folder_name(topic_partition, uuid4()))
+
+    def set_aside(self, topic_partition: TopicPartition) -> Path:
+        """Rename the folder of another topic of the same name to `<topic>-<n>.<unique>-stray`.
+
+        Nobody removes it: whoever lost the topic may want the records back.
+        """
+        return self._rename(topic_partition, layout.stray_folder_name(topic_partition, uuid4()))
+
+    def _rename(self, topic_partition: TopicPartition, name: str) -> Path:
         # A topic that is created again under this name must not inherit what was known about it.
         for offsets in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
-            if offsets is not None:
-                offsets.pop(topic_partition, None)
+            if offsets.pop(topic_partition, None) is not None:
+                self._has_forgotten = True
         folder = self.path / str(topic_partition)
-        target = self.path / layout.delete_folder_name(topic_partition, uuid4())
         self._files.forget_folder(folder)
-        self._disk.rename(folder, target)
+        self._disk.rename(folder, self.path / name)
         self._disk.flush_folder(self.path)
-        return target
+        return self.path / name
+
+    def forget_deleted(self) -> None:
+        """Take partitions that were renamed out of the checkpoints, durably.
+
+        A new one of the same name would be cut to fit the offsets of the old.
+        """
+        if self._has_forgotten:
+            self.write_recovery_points({})
+            self.write_log_start_offsets({})
+            self.write_high_watermarks({})
+            self._has_forgotten = False
 
     def finish_delete(self, folder: Path) -> None:
         """Remove what `start_delete` renamed."""

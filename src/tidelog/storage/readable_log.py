@@ -31,7 +31,7 @@ from tidelog.storage.segment import WALK, Segment, not_a_batch
 # A prime, so that batches of any usual number of records spread over all places.
 RECENT_PLACES = 31
 # Stepping over more batches than this costs more than a search in the index.
-_STEPS_MAX = 24
+_STEPS_MAX = 32
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_POSITION = 8

@@ -23,9 +23,13 @@ def empty_index(disk: MemoryDisk) -> tuple[OffsetIndex, BlockingAccess]:
 
 
 @given(
-    steps=st.lists(st.integers(1, 5), max_size=3_000),
+    steps=st.integers(0, 6_000).flatmap(
+        lambda count: st.lists(st.integers(1, 5), min_size=count % 7, max_size=7).map(
+            lambda steps: (steps * count)[:count]
+        )
+    ),
     spilled=st.floats(0, 1),
-    key=st.integers(-1, 20_000),
+    key=st.integers(-1, 30_000),
 )
 def test_newest_entry_at_or_below_is_found(steps: list[int], spilled: float, key: int) -> None:
     """With any part of the entries in the file and the rest in memory."""

@@ -228,6 +228,68 @@ def test_topic_created_again_does_not_inherit_offsets(opener: Opener) -> None:
     assert (log.log_start_offset, log_dir.high_watermark(ORDERS)) == (0, 0)
 
 
+def write_offsets_of_an_old_topic(log_dir: LogDir) -> None:
+    """Far beyond what a new topic of that name holds."""
+    open_partition(log_dir).log.close(clean=False, producers=())
+    log_dir.write_recovery_points({ORDERS: Offset(9)})
+    log_dir.write_log_start_offsets({ORDERS: Offset(9)})
+    log_dir.write_high_watermarks({ORDERS: Offset(9)})
+
+
+def test_topic_created_again_does_not_inherit_offsets_after_a_crash(opener: Opener) -> None:
+    """It would be taken for a log that lost everything below its start, and emptied."""
+    log_dir = opener()
+    write_offsets_of_an_old_topic(log_dir)
+    log_dir.start_delete_folder(ORDERS)
+    log_dir.forget_deleted()
+    append_records(open_partition(log_dir).log, 3)
+    log_dir.close(clean=False)
+    log_dir = opener()
+    log = open_partition(log_dir).log
+    assert (log.log_start_offset, log.log_end_offset, log_dir.high_watermark(ORDERS)) == (0, 3, 0)
+
+
+def test_deletion_interrupted_before_the_checkpoints_leaves_no_offsets(opener: Opener) -> None:
+    log_dir = opener()
+    write_offsets_of_an_old_topic(log_dir)
+    log_dir.start_delete_folder(ORDERS)
+    log_dir.close(clean=False)
+    log_dir = opener()
+    append_records(open_partition(log_dir).log, 3)
+    log_dir.close(clean=False)
+    assert open_partition(opener()).log.log_end_offset == 3
+
+
+def test_checkpoint_keeps_the_offsets_of_partitions_that_are_not_open_yet(opener: Opener) -> None:
+    log_dir = opener()
+    open_partition(log_dir)
+    open_partition(log_dir, TopicPartition("open", 0))
+    log_dir.write_log_start_offsets({ORDERS: Offset(9)})
+    log_dir.write_recovery_points({ORDERS: Offset(9)})
+    log_dir.write_high_watermarks({ORDERS: Offset(9)})
+    log_dir.close(clean=False)
+    log_dir = opener()
+    log_dir.write_log_start_offsets({TopicPartition("open", 0): Offset(0)})
+    log_dir.write_recovery_points({TopicPartition("open", 0): Offset(0)})
+    log_dir.write_high_watermarks({TopicPartition("open", 0): Offset(0)})
+    log_dir.close(clean=False)
+    log_dir = opener()
+    assert open_partition(log_dir).log.log_start_offset == 9
+    assert log_dir.high_watermark(ORDERS) == 9
+
+
+def test_folder_of_another_topic_is_set_aside_and_never_removed(opener: Opener) -> None:
+    log_dir = opener()
+    write_offsets_of_an_old_topic(log_dir)
+    folder = log_dir.set_aside(ORDERS)
+    assert folder.name.endswith("-stray")
+    assert log_dir.partitions() == ()
+    assert open_partition(log_dir).log.log_end_offset == 0
+    log_dir.close(clean=False)
+    opener()
+    assert opener.disk.exists(folder)
+
+
 def test_folder_nobody_opened_can_be_deleted(opener: Opener) -> None:
     log_dir = opener()
     open_partition(log_dir).log.close(clean=False, producers=())
