@@ -34,8 +34,13 @@ SUITES = {
     "compatibility": "tests/compatibility",
 }
 
+# Suites that mostly wait for processes: a worker for each core, whole files at a time, because the
+# tests of a file may share a broker.
+PARALLEL = {"unit", "integration", "compatibility"}
+WORKERS = ["-n", "2", "--dist", "loadfile", "--maxprocesses", "2"]
+
 # A suite that takes longer hangs. All of them together have ten minutes on two cores.
-SUITE_TIMEOUT_S = 480
+SUITE_TIMEOUT_S = 900
 STOP_GRACE_S = 10
 POLL_INTERVAL_S = 0.2
 QUIET_INTERVAL_S = 15
@@ -122,7 +127,8 @@ def _run(suite: Suite) -> None:
 
 def _command(suite: Suite) -> list[str]:
     options = ["-p", "tests.support.progress", "--tb=short", "-q", "-rfE", "--color=no"]
-    return [sys.executable, "-m", "pytest", *options, str(suite.path)]
+    workers = WORKERS if suite.name in PARALLEL else []
+    return [sys.executable, "-m", "pytest", *options, *workers, str(suite.path)]
 
 
 def _problem(suite: Suite, exit_code: int) -> str | None:

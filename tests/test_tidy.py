@@ -139,9 +139,12 @@ def _import_problems(node: ast.AST, path: Path) -> Iterator[str]:
 
 
 def _imported(node: ast.AST) -> list[str]:
+    """Modules that are imported, less `Random`, the type of an argument that brings chance."""
     if isinstance(node, ast.Import):
         return [alias.name.partition(".")[0] for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        if node.module == "random" and [alias.name for alias in node.names] == ["Random"]:
+            return []
         return [node.module.partition(".")[0]]
     return []
 

@@ -7,6 +7,7 @@ every test that ended, with `"reason"` where it was skipped.
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ VARIABLE = "TIDELOG_TEST_PROGRESS"
 
 def pytest_configure(config: pytest.Config) -> None:
     path = os.environ.get(VARIABLE)
-    if path:
+    # Of several processes only the first tells: it hears of every test.
+    if path and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Progress(Path(path)))
 
 
@@ -26,6 +28,10 @@ class _Progress:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._tell({"collected": len(session.items)})
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        self._tell({"collected": len(ids)})
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:

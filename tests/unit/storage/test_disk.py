@@ -5,6 +5,7 @@ import gc
 import os
 import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,22 +16,27 @@ from tidelog.storage.disk import RealDisk
 OPEN_DESCRIPTORS = Path("/proc/self/fd")
 
 
-@pytest.fixture
-def file_size_limit() -> Iterator[int]:
-    """Writes beyond 10,000 bytes fail halfway, as on a disk that fills up."""
+@contextmanager
+def files_limited_to(size_bytes: int) -> Iterator[None]:
+    """Writes beyond `size_bytes` fail halfway, as on a disk that fills up.
+
+    Around as little as possible: the limit is the whole process's, and the test runner writes too.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
-    yield 10_000
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_write_that_succeeds_in_part_is_cut_back(tmp_path: Path, file_size_limit: int) -> None:
+def test_write_that_succeeds_in_part_is_cut_back(tmp_path: Path) -> None:
     file = RealDisk().open(tmp_path / "a.log")
     file.append(b"x" * 9_000)
-    with pytest.raises(StorageError, match=r"a\.log"):
+    with files_limited_to(10_000), pytest.raises(StorageError, match=r"a\.log"):
         file.append(b"y" * 5_000)
     assert (file.size_bytes, (tmp_path / "a.log").stat().st_size) == (9_000, 9_000)
-    file.append(b"z" * (file_size_limit - 9_000))
+    file.append(b"z" * 1_000)
     assert file.read(8_999, 2) == b"xz"
 
 
@@ -143,10 +149,10 @@ def test_file_that_is_let_go_is_closed(tmp_path: Path) -> None:
     assert len(list(OPEN_DESCRIPTORS.iterdir())) <= before + 1
 
 
-def test_failed_replacement_leaves_the_old_file(tmp_path: Path, file_size_limit: int) -> None:
+def test_failed_replacement_leaves_the_old_file(tmp_path: Path) -> None:
     disk = RealDisk()
     disk.replace_file(tmp_path / "a", b"old")
-    with pytest.raises(StorageError):
-        disk.replace_file(tmp_path / "a", b"x" * (file_size_limit + 1))
+    with files_limited_to(10_000), pytest.raises(StorageError):
+        disk.replace_file(tmp_path / "a", b"x" * 10_001)
     assert disk.read_file(tmp_path / "a") == b"old"
     assert disk.list_folder(tmp_path) == ["a"]
