@@ -12,9 +12,10 @@
 The clean-shutdown mark is removed, durably, before any partition is opened: whatever happens next,
 it cannot be taken for the mark of a later stop. It is written after everything it vouches for.
 
-A checkpoint that cannot be read is reported and taken for lost, as Kafka does: without recovery
-points every log is scanned from its start, without log start offsets deleted records may come back
-until retention takes them, without high watermarks they start from the log start.
+A checkpoint that cannot be read is reported and taken for lost: without recovery points every log
+is scanned from its start, without log start offsets deleted records may come back until retention
+takes them, without high watermarks they start from the log start. Kafka takes the dir offline
+instead; but all of it can be found out from the logs, or be lost without losing a record.
 """
 
 import json
