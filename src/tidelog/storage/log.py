@@ -11,6 +11,9 @@ truncations, the timestamp lookups, `close`. The owner keeps these apart:
     remove_detached           not during a flush
     read, read_cached         any number, at any time
 
+What was handed to a thread before `close` and runs after it does nothing: its files may belong to
+somebody else by then, or be gone.
+
 Invariants:
 
     I1  log_start_offset <= log_end_offset, recovery_point <= log_end_offset
@@ -230,7 +233,7 @@ class Log(ReadableLog):
         """
         old = self._active
         assert old.indexer is not None
-        if old.base_offset == self.log_end_offset:
+        if self._is_closed or old.base_offset == self.log_end_offset:
             return
         old.indexer.close()
         self._write_snapshot(producers)
@@ -366,7 +369,9 @@ class Log(ReadableLog):
         A failed flush is never tried again: the kernel may have dropped the pages it could not
         write. The log dir goes offline and recovery decides what is left.
         """
-        assert up_to <= self.log_end_offset
+        if self._is_closed:
+            return self.recovery_point
+        up_to = min(up_to, self.log_end_offset)  # A truncation may have come before us.
         segments = self.segments
         first = len(segments)
         while first > 0 and not segments[first - 1].is_flushed:
@@ -413,6 +418,8 @@ class Log(ReadableLog):
 
     def write_leader_epochs(self, epochs: Sequence[tuple[LeaderEpoch, Offset]]) -> None:
         """Replace `leader-epoch-checkpoint` durably."""
+        if self._is_closed:
+            return
         write_leader_epochs(self._disk, self.folder / layout.LEADER_EPOCH_CHECKPOINT, epochs)
 
     def close(self, *, clean: bool, producers: Sequence[ProducerEntry]) -> None:
@@ -444,7 +451,7 @@ class Log(ReadableLog):
         otherwise what is appended afterwards would pass for flushed after a crash. After it,
         producer state comes from `replay_producers`.
         """
-        if offset >= self.log_end_offset:
+        if self._is_closed or offset >= self.log_end_offset:
             return
         number = segment_number(self.segments, max(offset, self.segments[0].base_offset))
         segment = self.segments[number]
@@ -526,6 +533,8 @@ class Log(ReadableLog):
 
         If the last of them is the active segment, `roll` first and then `detach` them.
         """
+        if self._is_closed:
+            return ()
         return self._with_indexes(
             lambda: expired_segments(
                 self.segments,
@@ -556,7 +565,7 @@ class Log(ReadableLog):
         removes what a crash left.
         """
         renamed = []
-        for segment in segments:
+        for segment in () if self._is_closed else segments:
             for suffix in (*layout.SEGMENT_SUFFIXES, layout.SNAPSHOT):
                 path = segment.path(suffix)
                 self.files.forget(path)

@@ -380,6 +380,22 @@ class TestClosing:
         assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_work_that_comes_after_the_end_of_a_log_does_nothing(partition: LogFolder) -> None:
+    """It was handed to a thread before the topic was deleted."""
+    partition.config = log_config(segment_bytes=300, retention_ms=0)
+    log = partition.open_log()
+    append_records(log, 10)
+    log.close(clean=False, producers=())
+    partition.disk.remove_folder(partition.folder)
+    log.roll(producers=(), now_ms=NOW_MS)
+    log.write_leader_epochs([])
+    log.truncate_to(Offset(5))
+    assert log.flush(up_to=Offset(10)) == 0
+    assert log.expired_segments(high_watermark=Offset(10), now_ms=NOW_MS + 1) == ()
+    assert log.remove_detached(log.segments[:1]) == ()
+    assert not partition.disk.exists(partition.folder)
+
+
 def test_leader_epochs_are_written_and_read(partition: LogFolder) -> None:
     log = partition.open_log()
     append_records(log, 5)
