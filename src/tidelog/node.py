@@ -16,6 +16,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import uvloop
@@ -120,7 +121,7 @@ class Node:
             config=self._config,
             partitions=self._partitions,
             log_dirs=log_dirs,
-            reopen=lambda log_dir: self._reopen(log_dir, controller.image.cluster_id, replicas),
+            reopen=replicas.reopen,
             clock=self._clock,
         )
         jobs = [
@@ -199,10 +200,16 @@ class Node:
         log_dirs = []
         for number, path in enumerate(self._config.log_dirs):
             executor = DiskExecutor(f"log-dir-{number}", loop)
-            log_dir = LogDirRunner(path=path, disk=self._disk, executor=executor, loop=loop)
+            log_dir = LogDirRunner(
+                path=path,
+                disk=self._disk,
+                executor=executor,
+                loop=loop,
+                open_log_dir=partial(self._open_log_dir, path, cluster_id),
+            )
             log_dirs.append(log_dir)
             try:
-                log_dir.opened(await executor.urgent(self._open_log_dir, path, cluster_id))
+                await log_dir.open()
             except StorageError as error:
                 log_dir.on_failure(error)
         if not any(log_dir.is_online for log_dir in log_dirs):
@@ -219,15 +226,6 @@ class Node:
             open_files_max=self._config.log.tidelog_open_files_max,
             warn=lambda sentence: logger.warning("repaired", extra={"reason": sentence}),
         )
-
-    async def _reopen(self, log_dir: LogDirRunner, cluster_id: str, replicas: Replicas) -> None:
-        """Try a directory that is offline: recover its partitions as after a crash."""
-        await log_dir.release()
-        opened = await log_dir.executor.urgent(self._open_log_dir, log_dir.path, cluster_id)
-        log_dir.opened(opened)
-        await replicas.reopen(log_dir)
-        if log_dir.is_online:
-            logger.info("log directory online", extra={"log_dir": log_dir.path})
 
     def _replicas(self, log_dirs: Sequence[LogDirRunner], tasks: asyncio.TaskGroup) -> Replicas:
         return Replicas(

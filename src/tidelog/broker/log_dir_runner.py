@@ -1,17 +1,23 @@
 """One log directory in service: its threads, its checkpoints, and what happens when it fails (S9).
 
-              ┌──────────── StorageError ───────────┐
-              │                                     ▼
-        ┌─────┴────┐                          ┌──────────┐
-   ────▶│  online  │◀── every log recovered ──│ offline  │
-        └──────────┘        (retried)         └──────────┘
+        ┌─────────┐  open   ┌────────────┐  every log is open   ┌────────┐
+   ────▶│ offline │────────▶│ recovering │─────────────────────▶│ online │
+        └─────────┘         └────────────┘                      └────────┘
+             ▲                    │                                 │
+             └────────────────────┴────────── StorageError ─────────┘
 
 A directory that fails takes its own partitions offline: they answer KAFKA_STORAGE_ERROR, the rest
 of the broker serves on. It is tried again every `tidelog.log.dir.retry.ms`: its logs are opened as
 after a crash, so nothing that was in doubt is served before it was checked. That brings a disk back
 that was full, without a restart.
 
-Nothing is written to a directory that is offline, in particular no clean-shutdown mark.
+Invariants:
+
+    I1  Nothing is written to a directory that is offline.
+    I2  The clean-shutdown mark is left only if every log was open, nothing is under way on either
+        thread, and nothing has failed.
+    I3  A folder is renamed for deletion only when no thread works in it any more.
+    I4  Checkpoints are written by the background thread alone.
 """
 
 import asyncio
@@ -43,7 +49,9 @@ class LogDirRunner:
         disk: Disk,
         executor: DiskExecutor,
         loop: asyncio.AbstractEventLoop,
+        open_log_dir: Callable[[], LogDir],
     ) -> None:
+        """`open_log_dir` takes the directory's lock and blocks."""
         self.path = path
         self.disk = disk
         self.executor = executor
@@ -51,12 +59,14 @@ class LogDirRunner:
         self.log_dir: LogDir | None = None
         self.offline_reason: str | None = None
         self._loop = loop
-        self._on_offline: Callable[[LogDirRunner], None] | None = None
+        self._open_log_dir = open_log_dir
+        self._is_recovering = False
         self._written: dict[str, Mapping[TopicPartition, Offset]] = {}
         self._deletions: set[asyncio.TimerHandle] = set()
 
     @property
     def is_online(self) -> bool:
+        """Whether logs in it may be used, or opened."""
         return self.log_dir is not None and self.offline_reason is None
 
     def total_bytes(self) -> int:
@@ -67,14 +77,39 @@ class LogDirRunner:
         """What is left of it. Blocks."""
         return self.disk.free_bytes(self.path)
 
-    def opened(self, log_dir: LogDir) -> None:
-        """The directory is locked by us and may be used."""
-        self.log_dir = log_dir
+    # -- beginning -------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Take the directory into use. Its partitions are opened next; then call `recovered`.
+
+        Raises StorageError or ConfigError, and nothing has changed then.
+        """
+        self.log_dir = await self.executor.urgent(self._open_log_dir)
         self.offline_reason = None
+        self._is_recovering = True
         self._written.clear()
 
-    def when_offline(self, callback: "Callable[[LogDirRunner], None]") -> None:
-        self._on_offline = callback
+    def recovered(self) -> None:
+        """Every log that belongs here has been opened."""
+        self._is_recovering = False
+
+    async def partitions(self) -> Sequence[TopicPartition]:
+        """Every partition that has a folder here; none if the directory cannot be read."""
+        if self.log_dir is None or not self.is_online:
+            return ()
+        try:
+            return await self.executor.urgent(self.log_dir.partitions)
+        except StorageError as error:
+            self.on_failure(error)
+            return ()
+
+    async def release(self) -> None:
+        """Let go of a directory that is offline, files and lock, before it is tried again."""
+        assert self.offline_reason is not None
+        log_dir, self.log_dir = self.log_dir, None
+        logs = [runner.log for runner in self.runners.values()]
+        await self._idle()
+        await self.executor.background(_close_unclean, log_dir, logs)
 
     # -- failure ---------------------------------------------------------------------------------
 
@@ -93,8 +128,6 @@ class LogDirRunner:
         )
         for runner in tuple(self.runners.values()):
             runner.take_offline()
-        if self._on_offline is not None:
-            self._on_offline(self)
 
     # -- checkpoints -----------------------------------------------------------------------------
 
@@ -111,15 +144,16 @@ class LogDirRunner:
         await self._write_changed("log starts", lambda runner: runner.log.log_start_offset)
 
     async def _write_changed(self, name: str, value: Callable[[PartitionRunner], Offset]) -> None:
-        if self.log_dir is None or self.offline_reason is not None:
+        log_dir = self.log_dir
+        if log_dir is None or not self.is_online:
             return
         values = {tp: value(runner) for tp, runner in self.runners.items()}
         if values == self._written.get(name):
             return
         write = {
-            "recovery points": self.log_dir.write_recovery_points,
-            "log starts": self.log_dir.write_log_start_offsets,
-            "high watermarks": self.log_dir.write_high_watermarks,
+            "recovery points": log_dir.write_recovery_points,
+            "log starts": log_dir.write_log_start_offsets,
+            "high watermarks": log_dir.write_high_watermarks,
         }[name]
         try:
             await self.executor.background(write, values)
@@ -134,37 +168,34 @@ class LogDirRunner:
         """Remove the files of expired segments when readers have had time to finish."""
         self._later(delay_ms, lambda: self._remove(paths))
 
-    def delete_partition(self, runner: PartitionRunner) -> "asyncio.Future[None]":
-        """Rename the folder of a deleted partition, and remove it after `file.delete.delay.ms`.
+    async def delete(self, logs: Sequence[Log], *, delay_ms: int) -> None:
+        """Rename the folders of deleted partitions, and remove them after `file.delete.delay.ms`.
 
-        Resolves when the folder has its new name. On the background thread, behind every fsync
-        of the log, which must not lose its files under its hands.
+        Returns when the folders have their new names and the checkpoints have forgotten them, so
+        that partitions of the same names may be created. Nobody may use `logs` any more; what
+        was begun, a roll or an fsync, must not lose its files under its hands. I3
         """
-        done: asyncio.Future[None] = self._loop.create_future()
-        if self.log_dir is None or self.offline_reason is not None:
-            done.set_result(None)  # What is left is swept away, or left alone, when it is back.
-            return done
-        log_dir, delay_ms = self.log_dir, runner.config.file_delete_delay_ms
-
-        def renamed(future: "asyncio.Future[Path]") -> None:
-            done.set_result(None)
-            error = future.exception()
-            if isinstance(error, StorageError):
-                self.on_failure(error)
-                return
-            folder = future.result()
-            self._later(delay_ms, lambda: log_dir.finish_delete(folder))
-
-        self.executor.background(log_dir.start_delete, runner.log).add_done_callback(renamed)
-        return done
-
-    def discard(self, log: Log) -> None:
-        """Delete a log that was opened for a partition which is no longer wanted."""
-        assert self.log_dir is not None
         log_dir = self.log_dir
-        self._watch(
-            self.executor.background(lambda: log_dir.finish_delete(log_dir.start_delete(log)))
-        )
+        await self._idle()
+        if log_dir is None or log_dir is not self.log_dir or not self.is_online:
+            return  # I1. The folders are strays then, which are in nobody's way.
+        try:
+            folders = await self.executor.background(_start_delete, log_dir, logs)
+        except StorageError as error:
+            self.on_failure(error)
+            return
+        self._written.clear()
+        self._later(delay_ms, lambda: _finish_delete(log_dir, folders))
+
+    async def set_aside(self, partitions: Sequence[TopicPartition]) -> None:
+        """Move folders out of the way that belong to other topics. Raises StorageError."""
+        assert self.log_dir is not None
+        await self.executor.background(_set_aside, self.log_dir, partitions)
+        self._written.clear()
+
+    async def close_unused(self, logs: Sequence[Log]) -> None:
+        """Let go of logs that were opened for nothing."""
+        await self.executor.background(_close_unclean, None, logs)
 
     def _later(self, delay_ms: int, work: Callable[[], None]) -> None:
         def run() -> None:
@@ -189,33 +220,61 @@ class LogDirRunner:
 
         future.add_done_callback(done)
 
-    async def release(self) -> None:
-        """Let go of a directory that is offline, files and lock, before it is tried again."""
-        assert self.offline_reason is not None
-        log_dir, self.log_dir = self.log_dir, None
-        logs = [runner.log for runner in self.runners.values()]
-        # Behind whatever is still stuck in this directory's threads.
-        await self.executor.background(_close_unclean, log_dir, logs)
-
     # -- end -------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Close every log and leave the clean-shutdown mark. What fails stays for recovery."""
         for handle in self._deletions:
             handle.cancel()
-        if self.log_dir is None or self.offline_reason is not None:
-            return
         log_dir = self.log_dir
+        if log_dir is None or not self.is_online or self._is_recovering:
+            return  # I1, I2
+        for runner in tuple(self.runners.values()):
+            runner.take_offline()
+        await self._idle()
+        if not self.is_online:
+            return
         try:
-            for runner in self.runners.values():
+            for runner in tuple(self.runners.values()):
                 await self.executor.urgent(
                     runner.log.close, clean=True, producers=runner.producers.entries()
                 )
             await self.checkpoint()
-            if self.offline_reason is None:
+            if self.is_online:
                 await self.executor.urgent(log_dir.close, clean=True)
         except StorageError as error:
             self.on_failure(error)
+
+    async def _idle(self) -> None:
+        """Return when both threads have done, and the loop has heard of, all they have by now."""
+        await self.executor.urgent(_nothing)
+        # Second, because the end of a roll begins a flush.
+        await self.executor.background(_nothing)
+
+
+def _nothing() -> None:
+    """The work of somebody who waits for those before him."""
+
+
+def _start_delete(log_dir: LogDir, logs: Sequence[Log]) -> list[Path]:
+    folders = [log_dir.start_delete(log) for log in logs]
+    log_dir.forget_deleted()
+    return folders
+
+
+def _finish_delete(log_dir: LogDir, folders: Sequence[Path]) -> None:
+    for folder in folders:
+        log_dir.finish_delete(folder)
+
+
+def _set_aside(log_dir: LogDir, partitions: Sequence[TopicPartition]) -> None:
+    for topic_partition in partitions:
+        folder = log_dir.set_aside(topic_partition)
+        logger.warning(
+            "folder of another topic set aside",
+            extra={"partition": topic_partition, "folder": folder},
+        )
+    log_dir.forget_deleted()
 
 
 def _close_unclean(log_dir: LogDir | None, logs: Sequence[Log]) -> None:

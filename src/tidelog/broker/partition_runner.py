@@ -426,7 +426,7 @@ class PartitionRunner:
 
     def _on_rolled(self, future: "asyncio.Future[None]") -> None:
         self._busy = False
-        if self._succeeded(future):
+        if self._succeeded(future) and not self.is_offline:
             self._flusher.start()
         self._work_off_queue()
 
@@ -520,7 +520,10 @@ class PartitionRunner:
         if before_offset > self.log.log_start_offset:
             self.log.advance_log_start(before_offset)
             self._on_log_start_advanced()
-            await self.log_directory.checkpoint_log_starts()
+        # Also if somebody else deleted them: perhaps that is still on its way to the disk.
+        await self.log_directory.checkpoint_log_starts()
+        if self.is_offline:
+            raise RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR)
         return self.log.log_start_offset
 
     async def enforce_retention(self, now_ms: int) -> int:
@@ -585,6 +588,7 @@ class PartitionRunner:
     ) -> None:
         """The disk is back and the log was recovered."""
         assert self.is_offline
+        assert not self._busy  # Logs are opened behind everything the old one began.
         self.log, self.leader, self.epochs, self.producers = log, leader, epochs, producers
         self._flusher = Flusher(log, self.log_directory.executor, self.log_directory.on_failure)
         self.is_offline = False

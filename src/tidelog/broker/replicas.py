@@ -8,34 +8,35 @@ directories' threads, in batches; the loop only puts runners in and out of `Part
     TopicConfigChanged              the runner's settings
     PartitionChanged                the runner's leader epoch and isr
 
-Two orders matter. A topic made again under its old name must not meet the folder of the old one, so
-creating waits for deleting. And a partition is announced to clients (`settled`) only when it is
-open.
+The image moves on while a thread works, and topics of the same name may come and go:
+
+    I1  A folder has one user at a time: whoever opens or deletes it occupies its partition, and
+        the next one waits.
+    I2  What a thread opened is served only if it is still wanted, under the same topic id, and
+        its directory has not failed meanwhile; under the image's newest state and settings.
+    I3  A folder that belongs to another topic of the same name is set aside, never opened.
+    I4  A partition is announced to clients (`settled`) only when it is open.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from uuid import uuid4
 
 from tidelog.base.errors import StorageError
-from tidelog.base.ids import (
-    NO_BROKER,
-    NO_LEADER_EPOCH,
-    BrokerId,
-    LeaderEpoch,
-    Offset,
-    TopicId,
-    TopicPartition,
-)
+from tidelog.base.ids import BrokerId, Offset, TopicPartition
 from tidelog.base.ports import Clock
+from tidelog.broker.adoption import ADOPTED_SETTINGS, Found, found_topics, open_found
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.partitions import Partitions
+from tidelog.broker.replica_logs import (
+    OpenedReplica,
+    OpenedReplicas,
+    WantedReplica,
+    open_replicas,
+)
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.topic import TopicConfig
 from tidelog.core.controller.changes import (
@@ -50,50 +51,13 @@ from tidelog.core.controller.changes import (
     TopicDeleted,
     changes_between,
 )
-from tidelog.core.controller.image import EMPTY_IMAGE, ClusterImage, PartitionImage, TopicImage
-from tidelog.core.partition.epochs import EpochHistory, EpochStart
+from tidelog.core.controller.image import EMPTY_IMAGE, ClusterImage, PartitionImage
 from tidelog.core.partition.leader import PartitionLeader, elected
-from tidelog.core.transactions.producers import ProducerStates
-from tidelog.storage.log import Log
 from tidelog.storage.log_dir import LogDir
-from tidelog.storage.opening import Replay
 
 logger = logging.getLogger(__name__)
 
 OPEN_AT_ONCE = 64
-PRODUCERS_MAX_PER_PARTITION = 10_000
-# Kafka keeps topic settings elsewhere. Until somebody sets them again, nothing may expire.
-ADOPTED_SETTINGS = {"retention.ms": "-1", "retention.bytes": "-1"}
-NO_STATE = PartitionImage(
-    leader=NO_BROKER,
-    leader_epoch=NO_LEADER_EPOCH,
-    replicas=(),
-    isr=(),
-    adding_replicas=(),
-    removing_replicas=(),
-    partition_epoch=0,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A replica that should be on this broker."""
-
-    topic_partition: TopicPartition
-    topic_id: TopicId
-    state: PartitionImage
-    config: TopicConfig
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Opened:
-    """What a thread made of a `_Wanted`."""
-
-    wanted: _Wanted
-    log: Log
-    epochs: EpochHistory
-    producers: ProducerStates
-    high_watermark: Offset
 
 
 class Replicas:
@@ -118,7 +82,7 @@ class Replicas:
         self._clock = clock
         self._tasks = tasks
         self._under_way: set[asyncio.Task[None]] = set()
-        self._deleting: dict[TopicPartition, asyncio.Future[None]] = {}
+        self._occupied: dict[TopicPartition, asyncio.Future[None]] = {}
         self._on_config: list[Callable[[BrokerConfig], None]] = []
 
     @property
@@ -131,7 +95,7 @@ class Replicas:
 
     async def settled(self) -> None:
         """Return once everything the image asked for so far is open or gone."""
-        while self._under_way:
+        if self._under_way:
             # Ended by the disk: opening a log either works or takes its directory offline.
             await asyncio.wait(self._under_way)
 
@@ -143,10 +107,8 @@ class Replicas:
         self._on_broker_config(image)
         controller.subscribe(self.on_image)
         for opened, log_dir in adopted.items():
-            state = image.partition(*opened.wanted.topic_partition)
-            assert state is not None
-            self._serve(log_dir, replace(opened, wanted=replace(opened.wanted, state=state)))
-        await self.open_all(image)
+            self._serve(log_dir, opened)
+        await self.open_all()
 
     # -- what the image says ---------------------------------------------------------------------
 
@@ -156,15 +118,15 @@ class Replicas:
         self._on_membership(changes)
         if any(isinstance(change, BrokerConfigChanged) for change in changes):
             self._on_broker_config(image)
-        wanted: list[_Wanted] = []
+        wanted: dict[TopicPartition, WantedReplica] = {}
         for change in changes:
             match change:
                 case TopicCreated(topic, _):
-                    wanted += self._wanted(image, topic.name, 0)
+                    wanted |= self._wanted(image, topic.name, 0)
                 case PartitionsAdded(topic_name, first, _):
-                    wanted += self._wanted(image, topic_name, first)
+                    wanted |= self._wanted(image, topic_name, first)
                 case TopicDeleted(name, _):
-                    wanted = [w for w in wanted if w.topic_partition.topic != name]
+                    wanted = {key: one for key, one in wanted.items() if key.topic != name}
                     self._delete(name)
                 case TopicConfigChanged(name, _):
                     self._reconfigure(image, [name])
@@ -173,7 +135,7 @@ class Replicas:
                 case _:
                     pass
         if wanted:
-            self._start(self._create(wanted))
+            self._start(self._create(list(wanted.values())))
 
     def _on_membership(self, changes: Sequence[Change]) -> None:
         for change in changes:
@@ -190,16 +152,43 @@ class Replicas:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
-    def _wanted(self, image: ClusterImage, name: str, first_partition: int) -> list[_Wanted]:
+    def _wanted(
+        self, image: ClusterImage, name: str, first_partition: int
+    ) -> dict[TopicPartition, WantedReplica]:
         topic = image.topics.get(name)
         if topic is None:
-            return []
+            return {}
         config = self._topic_config(image, name)
-        return [
-            _Wanted(TopicPartition(name, index), topic.topic_id, state, config)
+        here = (
+            TopicPartition(name, index)
             for index, state in enumerate(topic.partitions)
             if index >= first_partition and self._broker_id in state.replicas
+        )
+        return {one: WantedReplica(one, topic.topic_id, config) for one in here}
+
+    def _missing(self) -> list[WantedReplica]:
+        """What should be here and is not served."""
+        image = self._partitions.image
+        return [
+            one
+            for name in image.topics
+            for one in self._wanted(image, name, 0).values()
+            if not self._is_served(one)
         ]
+
+    def _is_wanted(self, one: WantedReplica) -> bool:
+        """Whether the image still asks for it, by this name and this topic id."""
+        topic, partition = one.topic_partition
+        known = self._partitions.image.topics.get(topic)
+        return (
+            known is not None
+            and known.topic_id == one.topic_id
+            and partition < len(known.partitions)
+        )
+
+    def _is_served(self, one: WantedReplica) -> bool:
+        runner = self._partitions.replica(*one.topic_partition)
+        return runner is not None and not runner.is_offline
 
     def _topic_config(self, image: ClusterImage, name: str) -> TopicConfig:
         return TopicConfig.resolve(image.topic_config(name), self._config.topic_defaults)
@@ -237,156 +226,173 @@ class Replicas:
 
     # -- opening ---------------------------------------------------------------------------------
 
-    async def open_all(self, image: ClusterImage) -> int:
+    async def open_all(self) -> None:
         """At start: open what is here and should be, create what should be and is not.
 
-        Returns how many partitions this broker serves. Folders that nothing in the image asks
-        for are left alone and named in the log.
+        Folders that nothing in the image asks for are left alone and named in the log.
         """
-        wanted = [
-            one
-            for name in image.topics
-            for one in self._wanted(image, name, 0)
-            if self._partitions.replica(*one.topic_partition) is None
-        ]
-        found = await self._find_folders()
-        here: dict[LogDirRunner, list[_Wanted]] = {log_dir: [] for log_dir in self._log_dirs}
-        missing = []
-        for one in wanted:
-            log_dir = found.pop(one.topic_partition, None)
-            if log_dir is None:
-                missing.append(one)
-            else:
-                here[log_dir].append(one)
-        for topic_partition, log_dir in found.items():
-            if topic_partition in log_dir.runners:
-                continue
-            logger.warning(
-                "stray partition folder left alone",
-                extra={"partition": topic_partition, "log_dir": log_dir.path},
-            )
-        await asyncio.gather(*(self._open(log_dir, ones) for log_dir, ones in here.items()))
-        await self._create_missing(missing)
-        return len(self._partitions)
+        folders = {log_dir: set(await log_dir.partitions()) for log_dir in self._log_dirs}
+        await self._create_missing(await self._open_found(self._missing(), folders))
+        for log_dir, strays in folders.items():
+            for topic_partition in strays - log_dir.runners.keys():
+                logger.warning(
+                    "stray partition folder left alone",
+                    extra={"partition": topic_partition, "log_dir": log_dir.path},
+                )
+            log_dir.recovered()
 
-    async def _find_folders(self) -> dict[TopicPartition, LogDirRunner]:
-        found: dict[TopicPartition, LogDirRunner] = {}
-        for log_dir in self._log_dirs:
-            if log_dir.log_dir is None:
-                continue
-            for topic_partition in await log_dir.executor.urgent(log_dir.log_dir.partitions):
-                found.setdefault(topic_partition, log_dir)
-        return found
+    async def _open_found(
+        self, wanted: Sequence[WantedReplica], folders: dict[LogDirRunner, set[TopicPartition]]
+    ) -> list[WantedReplica]:
+        """Open each in the folder it has; return those that have none. Takes from `folders`."""
+        missing: list[WantedReplica] = []
+        while wanted:
+            here: dict[LogDirRunner, list[WantedReplica]] = {dir_: [] for dir_ in folders}
+            for one in wanted:
+                found = next(
+                    (d for d, names in folders.items() if one.topic_partition in names), None
+                )
+                if found is None:
+                    missing.append(one)
+                else:
+                    folders[found].discard(one.topic_partition)
+                    here[found].append(one)
+            foreign = await asyncio.gather(*(self._open(d, ones) for d, ones in here.items()))
+            wanted = [one for ones in foreign for one in ones]  # Perhaps in another directory.
+        return missing
 
-    async def _create_missing(self, missing: Sequence[_Wanted]) -> None:
+    async def _create_missing(self, missing: Sequence[WantedReplica]) -> None:
         if missing and not all(log_dir.is_online for log_dir in self._log_dirs):
             # They may well be in the directory that we cannot read. An empty one in its place
             # would be elected leader of nothing.
-            for one in missing:
-                self._partitions.mark_offline(one.topic_partition)
+            self._mark_offline(missing)
             return
         await self._create(missing)
 
-    async def _create(self, wanted: Sequence[_Wanted]) -> None:
-        for one in wanted:
-            deleting = self._deleting.get(one.topic_partition)
-            if deleting is not None:
-                await asyncio.wait([deleting])
-        shares = self._share_out(wanted)
-        await asyncio.gather(*(self._open(log_dir, ones) for log_dir, ones in shares.items()))
+    async def _create(self, wanted: Sequence[WantedReplica]) -> None:
+        for _ in range(2):  # Once more where a folder had to be set aside.
+            shares = self._share_out(wanted)
+            foreign = await asyncio.gather(*(self._open(d, ones) for d, ones in shares.items()))
+            wanted = [one for ones in foreign for one in ones]
 
-    def _share_out(self, wanted: Sequence[_Wanted]) -> dict[LogDirRunner, list[_Wanted]]:
+    def _share_out(
+        self, wanted: Sequence[WantedReplica]
+    ) -> dict[LogDirRunner, list[WantedReplica]]:
         """Each new partition to the directory with the fewest."""
         online = [log_dir for log_dir in self._log_dirs if log_dir.is_online]
-        shares: dict[LogDirRunner, list[_Wanted]] = {log_dir: [] for log_dir in online}
+        shares: dict[LogDirRunner, list[WantedReplica]] = {log_dir: [] for log_dir in online}
+        if not online:
+            self._mark_offline(wanted)
+            return {}
         for one in wanted:
-            if not online:
-                self._partitions.mark_offline(one.topic_partition)
-                continue
             log_dir = min(online, key=lambda known: len(known.runners) + len(shares[known]))
             shares[log_dir].append(one)
         return shares
 
-    async def _open(self, log_dir: LogDirRunner, wanted: Sequence[_Wanted]) -> None:
+    async def _open(
+        self, log_dir: LogDirRunner, wanted: Sequence[WantedReplica]
+    ) -> list[WantedReplica]:
+        """Open or create logs in `log_dir`; return those whose folders had to be set aside."""
+        foreign: list[WantedReplica] = []
         for start in range(0, len(wanted), OPEN_AT_ONCE):
             batch = wanted[start : start + OPEN_AT_ONCE]
+            partitions = [one.topic_partition for one in batch]
+            while occupied := {self._occupied[one] for one in partitions if one in self._occupied}:
+                await asyncio.wait(occupied)  # Ended by the disk. I1
+            batch = [one for one in batch if self._is_wanted(one) and not self._is_served(one)]
             if not log_dir.is_online:
                 self._mark_offline(batch)
-                continue
-            assert log_dir.log_dir is not None
-            try:
-                opened = await log_dir.executor.urgent(
-                    self._open_logs, log_dir.log_dir, batch, self._clock.now_ms()
-                )
-            except StorageError as error:
-                self._mark_offline(batch)
-                log_dir.on_failure(error)
-                continue
-            for one in opened:
-                self._serve(log_dir, one)
+            elif batch:
+                vacate = self._occupy([one.topic_partition for one in batch])
+                try:
+                    foreign += await self._open_batch(log_dir, batch)
+                finally:
+                    vacate()
+        return foreign
 
-    def _open_logs(self, log_dir: LogDir, wanted: Sequence[_Wanted], now_ms: int) -> list[_Opened]:
+    def _occupy(self, partitions: Sequence[TopicPartition]) -> Callable[[], None]:
+        """Keep everybody else away from the folders of `partitions`, until it is called back."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        assert not self._occupied.keys() & set(partitions)  # I1
+        self._occupied.update(dict.fromkeys(partitions, done))
+
+        def vacate() -> None:
+            for topic_partition in partitions:
+                del self._occupied[topic_partition]
+            done.set_result(None)
+
+        return vacate
+
+    async def _open_batch(
+        self, log_dir: LogDirRunner, batch: Sequence[WantedReplica]
+    ) -> Sequence[WantedReplica]:
+        used = log_dir.log_dir
+        assert used is not None
+        try:
+            result = await log_dir.executor.urgent(self._open_logs, used, batch)
+            if result.foreign and log_dir.log_dir is used and log_dir.is_online:
+                await log_dir.set_aside([one.topic_partition for one in result.foreign])
+        except StorageError as error:
+            self._mark_offline(batch)
+            log_dir.on_failure(error)
+            return ()
+        if log_dir.log_dir is not used or not log_dir.is_online:
+            # It failed meanwhile. These were opened too late to be taken offline with it. I2
+            self._mark_offline(batch)
+            await log_dir.close_unused([one.log for one in result.opened])
+            return ()
+        unwanted = [one.log for one in result.opened if not self._serve(log_dir, one)]
+        if unwanted:
+            await log_dir.delete(unwanted, delay_ms=0)
+        return result.foreign
+
+    def _open_logs(self, log_dir: LogDir, wanted: Sequence[WantedReplica]) -> OpenedReplicas:
         """On a thread."""
-        return [self._open_log(log_dir, one, now_ms) for one in wanted]
-
-    def _open_log(self, log_dir: LogDir, wanted: _Wanted, now_ms: int) -> _Opened:
-        producers = ProducerStates(
-            producer_id_expiration_ms=self._config.transactions.producer_id_expiration_ms,
-            producers_max=PRODUCERS_MAX_PER_PARTITION,
-        )
-        opened = log_dir.open_partition(
-            wanted.topic_partition,
-            topic_id=wanted.topic_id,
-            config=wanted.config,
-            replay=Replay(
-                restore=lambda entries, end_offset: producers.restore(
-                    entries, end_offset=end_offset
-                ),
-                observe=producers.on_replayed,
-            ),
-            now_ms=now_ms,
-        )
-        return _Opened(
+        return open_replicas(
+            log_dir,
             wanted,
-            opened.log,
-            EpochHistory(EpochStart(*entry) for entry in opened.leader_epochs),
-            producers,
-            log_dir.high_watermark(wanted.topic_partition),
+            producer_id_expiration_ms=self._config.transactions.producer_id_expiration_ms,
+            now_ms=self._clock.now_ms(),
         )
 
-    def _serve(self, log_dir: LogDirRunner, opened: _Opened) -> None:
-        wanted = opened.wanted
-        if self._partitions.image.partition(*wanted.topic_partition) is None:
-            # Deleted while it was being opened.
-            log_dir.discard(opened.log)
-            return
+    def _serve(self, log_dir: LogDirRunner, opened: OpenedReplica) -> bool:
+        """Put what a thread opened into service; False if nobody wants it any more. I2"""
+        wanted, log = opened.wanted, opened.log
+        if not self._is_wanted(wanted):
+            return False
+        image = self._partitions.image
+        state = image.partition(*wanted.topic_partition)
+        assert state is not None
+        config = self._topic_config(image, wanted.topic_partition.topic)
+        log.reconfigure(config)
         leader = self._elect(
-            wanted.state,
-            wanted.config,
-            log_start_offset=opened.log.log_start_offset,
-            log_end_offset=opened.log.log_end_offset,
+            state,
+            config,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
             high_watermark=opened.high_watermark,
         )
         runner = log_dir.runners.get(wanted.topic_partition)
         if runner is not None:
             runner.bring_online(
-                log=opened.log, leader=leader, epochs=opened.epochs, producers=opened.producers
+                log=log, leader=leader, epochs=opened.epochs, producers=opened.producers
             )
-            return
+            return True
         runner = PartitionRunner(
             topic_partition=wanted.topic_partition,
             topic_id=wanted.topic_id,
-            log=opened.log,
+            log=log,
             leader=leader,
             epochs=opened.epochs,
             producers=opened.producers,
-            config=wanted.config,
+            config=config,
             log_directory=log_dir,
             request_memory=self._request_memory,
             clock=self._clock,
         )
         log_dir.runners[wanted.topic_partition] = runner
         self._partitions.add(runner)
+        return True
 
     def _elect(
         self,
@@ -412,37 +418,22 @@ class Replicas:
             now_ms=self._clock.now_ms(),
         )
 
-    def _mark_offline(self, wanted: Sequence[_Wanted]) -> None:
+    def _mark_offline(self, wanted: Iterable[WantedReplica]) -> None:
         for one in wanted:
-            if self._partitions.replica(*one.topic_partition) is None:
+            if self._partitions.replica(*one.topic_partition) is None and self._is_wanted(one):
                 self._partitions.mark_offline(one.topic_partition)
 
-    # -- logs that another cluster wrote ---------------------------------------------------------
-
-    async def _adopt(self, controller: ControllerRunner) -> "dict[_Opened, LogDirRunner]":
-        """A new cluster on old folders, say of a Kafka that was here before: take them over.
-
-        Only where the coordinator knows no topic at all. Later on, a folder that nobody asked
-        for is what is left of a topic that was deleted.
-        """
-        found = await self._find_folders()
-        config = TopicConfig.resolve(ADOPTED_SETTINGS, self._config.topic_defaults)
-        opened: dict[_Opened, LogDirRunner] = {}
-        for topic_partition, log_dir in found.items():
-            assert log_dir.log_dir is not None
-            topic_id = await log_dir.executor.urgent(log_dir.log_dir.topic_id, topic_partition)
-            wanted = _Wanted(topic_partition, topic_id or TopicId(uuid4()), NO_STATE, config)
-            try:
-                log = await log_dir.executor.urgent(
-                    self._open_log, log_dir.log_dir, wanted, self._clock.now_ms()
-                )
-            except StorageError as error:
-                log_dir.on_failure(error)
-                continue
-            opened[log] = log_dir
+    async def _adopt(self, controller: ControllerRunner) -> Found:
+        """A new cluster on old folders takes them over."""
+        opened = await open_found(
+            self._log_dirs,
+            TopicConfig.resolve(ADOPTED_SETTINGS, self._config.topic_defaults),
+            producer_id_expiration_ms=self._config.transactions.producer_id_expiration_ms,
+            now_ms=self._clock.now_ms(),
+        )
         if opened:
             await controller.adopt_topics(
-                _found_topics(opened, self._broker_id),
+                found_topics(opened, self._broker_id),
                 producer_end_id=max(one.producers.end_producer_id for one in opened),
             )
             logger.info("partitions adopted", extra={"partitions": len(opened)})
@@ -451,21 +442,45 @@ class Replicas:
     # -- a directory that comes back -------------------------------------------------------------
 
     async def reopen(self, log_dir: LogDirRunner) -> None:
-        """Recover every partition of a directory that was offline and is usable again."""
-        image = self._partitions.image
-        assert log_dir.log_dir is not None
-        folders = set(await log_dir.executor.urgent(log_dir.log_dir.partitions))
-        wanted = [one for name in image.topics for one in self._wanted(image, name, 0)]
+        """Try a directory that is offline: recover its partitions as after a crash.
+
+        Raises TidelogError if it cannot be used. If one of its partitions cannot, it is offline
+        again on return.
+        """
+        await log_dir.release()
+        await log_dir.open()
+        folders = set(await log_dir.partitions())
+        for topic_partition in log_dir.runners.keys() - folders:
+            # Perhaps the disk is not mounted. An empty log would be served as if it were all.
+            log_dir.on_failure(
+                StorageError(f"{log_dir.path}: the folder of {topic_partition} is gone")
+            )
+            return
         here = [
             one
-            for one in wanted
-            if one.topic_partition in log_dir.runners or one.topic_partition in folders
+            for one in self._missing()
+            if one.topic_partition in log_dir.runners
+            or (
+                one.topic_partition in folders
+                and self._partitions.replica(*one.topic_partition) is None
+            )
         ]
         await self._open(log_dir, here)
+        if log_dir.is_online:
+            log_dir.recovered()
+            logger.info("log directory online", extra={"log_dir": log_dir.path})
+        await self._create_missing(
+            [
+                one
+                for one in self._missing()
+                if self._partitions.replica(*one.topic_partition) is None
+            ]
+        )
 
     # -- deleting --------------------------------------------------------------------------------
 
     def _delete(self, topic: str) -> None:
+        doomed: dict[LogDirRunner, list[PartitionRunner]] = {}
         for runner in self._partitions.remove_topic(topic):
             log_dir = next(
                 known
@@ -474,42 +489,23 @@ class Replicas:
             )
             del log_dir.runners[runner.topic_partition]
             runner.take_offline()
-            deleting = log_dir.delete_partition(runner)
-            self._deleting[runner.topic_partition] = deleting
-            deleting.add_done_callback(partial(self._on_deleted, runner.topic_partition))
+            if runner.topic_partition not in self._occupied:
+                doomed.setdefault(log_dir, []).append(runner)
+            # Else its log is being opened again, and `_open_batch` finds that nobody wants it.
+        for log_dir, runners in doomed.items():
+            vacate = self._occupy([runner.topic_partition for runner in runners])
+            self._start(self._remove(log_dir, runners, vacate))
 
-    def _on_deleted(self, topic_partition: TopicPartition, _done: "asyncio.Future[None]") -> None:
-        self._deleting.pop(topic_partition, None)
-
-
-def _found_topics(opened: Iterable[_Opened], broker_id: BrokerId) -> list[TopicCreated]:
-    """The topics that these logs belong to; numbers that are missing become empty partitions."""
-    logs: dict[str, dict[int, _Opened]] = {}
-    for one in opened:
-        topic, partition = one.wanted.topic_partition
-        logs.setdefault(topic, {})[partition] = one
-    return [
-        TopicCreated(
-            TopicImage(
-                topic,
-                next(iter(partitions.values())).wanted.topic_id,
-                tuple(
-                    _found_state(partitions.get(number), broker_id)
-                    for number in range(max(partitions) + 1)
-                ),
-            ),
-            ADOPTED_SETTINGS,
-        )
-        for topic, partitions in logs.items()
-    ]
-
-
-def _found_state(opened: _Opened | None, broker_id: BrokerId) -> PartitionImage:
-    last_epoch = -1 if opened is None else opened.epochs.latest_epoch
-    return replace(
-        NO_STATE,
-        leader=broker_id,
-        leader_epoch=LeaderEpoch(last_epoch + 1),
-        replicas=(broker_id,),
-        isr=(broker_id,),
-    )
+    async def _remove(
+        self,
+        log_dir: LogDirRunner,
+        runners: Sequence[PartitionRunner],
+        vacate: Callable[[], None],
+    ) -> None:
+        try:
+            await log_dir.delete(
+                [runner.log for runner in runners],
+                delay_ms=runners[0].config.file_delete_delay_ms,
+            )
+        finally:
+            vacate()

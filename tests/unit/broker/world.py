@@ -7,12 +7,13 @@ the test: `create`, `delete`, `configure`, `elect`.
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from random import Random
 from uuid import uuid4
 
 from tests.support.batches import NOW_MS
 from tests.unit.broker.stepped_executor import SteppedExecutor
-from tidelog.base.errors import StorageError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.memory import MemoryBound
@@ -30,6 +31,7 @@ from tidelog.core.controller.changes import (
     TopicConfigChanged,
     TopicCreated,
     TopicDeleted,
+    changes_between,
 )
 from tidelog.core.controller.image import (
     EMPTY_IMAGE,
@@ -94,17 +96,24 @@ class Produced:
 class World:
     """See the module docstring."""
 
-    def __init__(self, tasks: asyncio.TaskGroup, *, dir_count: int) -> None:
+    def __init__(self, tasks: asyncio.TaskGroup, disk: MemoryDisk, *, dir_count: int) -> None:
         loop = asyncio.get_running_loop()
         self.clock = ManualClock()
-        self.disk = FaultyDisk(MemoryDisk(total_bytes=2**30, now_ms=NOW_MS))
+        self.memory_disk = disk
+        self.disk = FaultyDisk(disk)
         self.config = BrokerConfig.load({"node.id": str(BROKER)})
         self.request_memory = MemoryBound(2**20)
         self.partitions = Partitions()
         self.warnings: list[str] = []
         self.executors = [SteppedExecutor(loop) for _ in range(dir_count)]
         self.log_dirs = [
-            LogDirRunner(path=Path(f"/logs-{number}"), disk=self.disk, executor=executor, loop=loop)
+            LogDirRunner(
+                path=Path(f"/logs-{number}"),
+                disk=self.disk,
+                executor=executor,
+                loop=loop,
+                open_log_dir=partial(self.open_log_dir, Path(f"/logs-{number}")),
+            )
             for number, executor in enumerate(self.executors)
         ]
         self.replicas = Replicas(
@@ -120,7 +129,7 @@ class World:
             config=self.config,
             partitions=self.partitions,
             log_dirs=self.log_dirs,
-            reopen=self.reopen,
+            reopen=self.replicas.reopen,
             clock=self.clock,
         )
         self.image = EMPTY_IMAGE
@@ -219,10 +228,10 @@ class World:
 
     # -- log directories -------------------------------------------------------------------------
 
-    def open_log_dir(self, log_dir: LogDirRunner) -> LogDir:
+    def open_log_dir(self, path: Path) -> LogDir:
         return open_log_dir(
             self.disk,
-            log_dir.path,
+            path,
             broker_id=BROKER,
             cluster_id=CLUSTER_ID,
             open_files_max=16,
@@ -231,10 +240,7 @@ class World:
 
     async def reopen(self, log_dir: LogDirRunner | None = None) -> None:
         """Try a directory that is offline, as `Upkeep` does from time to time."""
-        log_dir = log_dir or self.log_dir
-        await log_dir.release()
-        log_dir.opened(await log_dir.executor.urgent(self.open_log_dir, log_dir))
-        await self.replicas.reopen(log_dir)
+        await self.replicas.reopen(log_dir or self.log_dir)
 
     async def stop(self) -> None:
         """As after the last connection was closed."""
@@ -263,8 +269,8 @@ def topic_partition(name: str, partition: int = 0) -> TopicPartition:
 
 
 @asynccontextmanager
-async def broker_world(*, dir_count: int = 1) -> AsyncIterator[World]:
-    """A broker with empty log directories, all online.
+async def broker_world(*, dir_count: int = 1, before: World | None = None) -> AsyncIterator[World]:
+    """A broker with empty log directories, or on the disk and in the cluster of one `before`.
 
     An exception in a callback would end the broker, so it fails the test.
     """
@@ -272,16 +278,31 @@ async def broker_world(*, dir_count: int = 1) -> AsyncIterator[World]:
     asyncio.get_running_loop().set_exception_handler(
         lambda _loop, context: failures.append(_failure(context))
     )
+    disk = before.memory_disk if before else MemoryDisk(total_bytes=2**30, now_ms=NOW_MS)
     async with asyncio.TaskGroup() as tasks:
-        world = World(tasks, dir_count=dir_count)
+        world = World(tasks, disk, dir_count=dir_count)
+        if before is not None:
+            world.clock.moment_ms = before.clock.moment_ms
+            world.image = before.image
+            world.partitions.on_image(before.image, changes_between(EMPTY_IMAGE, before.image))
         for log_dir in world.log_dirs:
-            try:
-                log_dir.opened(world.open_log_dir(log_dir))
-            except StorageError as error:
-                log_dir.on_failure(error)
+            await log_dir.open()
+        await world.replicas.open_all()
         yield world
         if failures:
             raise failures[0]
+
+
+def power_cut(world: World, seed: int) -> None:
+    """What is not flushed may be gone. The world must not be used any more, but as `before`."""
+    world.memory_disk.crash(Random(seed))
+
+
+def process_killed(world: World) -> None:
+    """The same without a loss: only the locks go."""
+    for log_dir in world.log_dirs:
+        if log_dir.log_dir is not None:
+            log_dir.log_dir.close(clean=False)
 
 
 def _failure(context: dict[str, object]) -> BaseException:

@@ -1,0 +1,103 @@
+"""Opening the logs of replicas, on a thread of their log directory.
+
+A folder may belong to another topic of the same name: one that was deleted while the directory was
+offline, or just before a crash. That is no failure of the disk. Such a folder is not opened, and
+whoever asked has it set aside.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.base.errors import StorageError
+from tidelog.base.ids import Offset, TopicId, TopicPartition
+from tidelog.config.topic import TopicConfig
+from tidelog.core.partition.epochs import EpochHistory, EpochStart
+from tidelog.core.transactions.producers import ProducerStates
+from tidelog.storage.log import Log
+from tidelog.storage.log_dir import LogDir
+from tidelog.storage.opening import Replay
+
+PRODUCERS_MAX_PER_PARTITION = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class WantedReplica:
+    """A replica that should be on this broker."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    config: TopicConfig
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenedReplica:
+    """What a thread made of it."""
+
+    wanted: WantedReplica
+    log: Log
+    epochs: EpochHistory
+    producers: ProducerStates
+    high_watermark: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedReplicas:
+    """What a thread made of several."""
+
+    opened: Sequence[OpenedReplica]
+    foreign: Sequence[WantedReplica]
+    """Their folders belong to other topics."""
+
+
+def open_replicas(
+    log_dir: LogDir,
+    wanted: Sequence[WantedReplica],
+    *,
+    producer_id_expiration_ms: int,
+    now_ms: int,
+) -> OpenedReplicas:
+    """Open or create the log of each. Blocks; raises StorageError."""
+    opened: list[OpenedReplica] = []
+    foreign: list[WantedReplica] = []
+    for one in wanted:
+        try:
+            opened.append(
+                open_replica(
+                    log_dir,
+                    one,
+                    producer_id_expiration_ms=producer_id_expiration_ms,
+                    now_ms=now_ms,
+                )
+            )
+        except StorageError:
+            if log_dir.topic_id(one.topic_partition) in (None, one.topic_id):
+                raise
+            foreign.append(one)
+    return OpenedReplicas(opened, foreign)
+
+
+def open_replica(
+    log_dir: LogDir, wanted: WantedReplica, *, producer_id_expiration_ms: int, now_ms: int
+) -> OpenedReplica:
+    """Open or create one log. Blocks; raises StorageError."""
+    producers = ProducerStates(
+        producer_id_expiration_ms=producer_id_expiration_ms,
+        producers_max=PRODUCERS_MAX_PER_PARTITION,
+    )
+    opened = log_dir.open_partition(
+        wanted.topic_partition,
+        topic_id=wanted.topic_id,
+        config=wanted.config,
+        replay=Replay(
+            restore=lambda entries, end_offset: producers.restore(entries, end_offset=end_offset),
+            observe=producers.on_replayed,
+        ),
+        now_ms=now_ms,
+    )
+    return OpenedReplica(
+        wanted,
+        opened.log,
+        EpochHistory(EpochStart(*entry) for entry in opened.leader_epochs),
+        producers,
+        log_dir.high_watermark(wanted.topic_partition),
+    )
