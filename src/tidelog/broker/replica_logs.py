@@ -2,7 +2,8 @@
 
 A folder may belong to another topic of the same name: one that was deleted while the directory was
 offline, or just before a crash. That is no failure of the disk. Such a folder is not opened, and
-whoever asked has it set aside.
+whoever asked has it set aside. So is every folder that is in the way of a new partition and does
+not state the topic id of that: what is in it was written for somebody else.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from tidelog.base.ids import Offset, TopicId, TopicPartition
 from tidelog.config.topic import TopicConfig
 from tidelog.core.partition.epochs import EpochHistory, EpochStart
 from tidelog.core.transactions.producers import ProducerStates
+from tidelog.storage.checkpoints import CorruptCheckpoint
 from tidelog.storage.log import Log
 from tidelog.storage.log_dir import LogDir
 from tidelog.storage.opening import Replay
@@ -53,6 +55,7 @@ def open_replicas(
     log_dir: LogDir,
     wanted: Sequence[WantedReplica],
     *,
+    are_new: bool,
     producer_id_expiration_ms: int,
     now_ms: int,
 ) -> OpenedReplicas:
@@ -60,6 +63,9 @@ def open_replicas(
     opened: list[OpenedReplica] = []
     foreign: list[WantedReplica] = []
     for one in wanted:
+        if are_new and _is_in_the_way(log_dir, one):
+            foreign.append(one)
+            continue
         try:
             opened.append(
                 open_replica(
@@ -74,6 +80,15 @@ def open_replicas(
                 raise
             foreign.append(one)
     return OpenedReplicas(opened, foreign)
+
+
+def _is_in_the_way(log_dir: LogDir, wanted: WantedReplica) -> bool:
+    if not log_dir.has_folder(wanted.topic_partition):
+        return False
+    try:
+        return log_dir.topic_id(wanted.topic_partition) != wanted.topic_id
+    except CorruptCheckpoint:
+        return True
 
 
 def open_replica(

@@ -257,7 +257,9 @@ class Replicas:
                 else:
                     folders[found].discard(one.topic_partition)
                     here[found].append(one)
-            foreign = await asyncio.gather(*(self._open(d, ones) for d, ones in here.items()))
+            foreign = await asyncio.gather(
+                *(self._open(log_dir, ones, are_new=False) for log_dir, ones in here.items())
+            )
             wanted = [one for ones in foreign for one in ones]  # Perhaps in another directory.
         return missing
 
@@ -272,7 +274,9 @@ class Replicas:
     async def _create(self, wanted: Sequence[WantedReplica]) -> None:
         for _ in range(2):  # Once more where a folder had to be set aside.
             shares = self._share_out(wanted)
-            foreign = await asyncio.gather(*(self._open(d, ones) for d, ones in shares.items()))
+            foreign = await asyncio.gather(
+                *(self._open(log_dir, ones, are_new=True) for log_dir, ones in shares.items())
+            )
             wanted = [one for ones in foreign for one in ones]
 
     def _share_out(
@@ -290,7 +294,7 @@ class Replicas:
         return shares
 
     async def _open(
-        self, log_dir: LogDirRunner, wanted: Sequence[WantedReplica]
+        self, log_dir: LogDirRunner, wanted: Sequence[WantedReplica], *, are_new: bool
     ) -> list[WantedReplica]:
         """Open or create logs in `log_dir`; return those whose folders had to be set aside."""
         foreign: list[WantedReplica] = []
@@ -305,7 +309,7 @@ class Replicas:
             elif batch:
                 vacate = self._occupy([one.topic_partition for one in batch])
                 try:
-                    foreign += await self._open_batch(log_dir, batch)
+                    foreign += await self._open_batch(log_dir, batch, are_new=are_new)
                 finally:
                     vacate()
         return foreign
@@ -324,12 +328,12 @@ class Replicas:
         return vacate
 
     async def _open_batch(
-        self, log_dir: LogDirRunner, batch: Sequence[WantedReplica]
+        self, log_dir: LogDirRunner, batch: Sequence[WantedReplica], *, are_new: bool
     ) -> Sequence[WantedReplica]:
         used = log_dir.log_dir
         assert used is not None
         try:
-            result = await log_dir.executor.urgent(self._open_logs, used, batch)
+            result = await log_dir.executor.urgent(self._open_logs, used, batch, are_new=are_new)
             if result.foreign and log_dir.log_dir is used and log_dir.is_online:
                 await log_dir.set_aside([one.topic_partition for one in result.foreign])
         except StorageError as error:
@@ -346,11 +350,14 @@ class Replicas:
             await log_dir.delete(unwanted, delay_ms=0)
         return result.foreign
 
-    def _open_logs(self, log_dir: LogDir, wanted: Sequence[WantedReplica]) -> OpenedReplicas:
+    def _open_logs(
+        self, log_dir: LogDir, wanted: Sequence[WantedReplica], *, are_new: bool
+    ) -> OpenedReplicas:
         """On a thread."""
         return open_replicas(
             log_dir,
             wanted,
+            are_new=are_new,
             producer_id_expiration_ms=self._config.transactions.producer_id_expiration_ms,
             now_ms=self._clock.now_ms(),
         )
@@ -465,7 +472,7 @@ class Replicas:
                 and self._partitions.replica(*one.topic_partition) is None
             )
         ]
-        await self._open(log_dir, here)
+        await self._open(log_dir, here, are_new=False)
         if log_dir.is_online:
             log_dir.recovered()
             logger.info("log directory online", extra={"log_dir": log_dir.path})

@@ -106,6 +106,9 @@ class LogDir:
         """As last checkpointed; 0 if never."""
         return self._high_watermarks.get(topic_partition, Offset(0))
 
+    def has_folder(self, topic_partition: TopicPartition) -> bool:
+        return self._disk.exists(self.path / str(topic_partition))
+
     def topic_id(self, topic_partition: TopicPartition) -> TopicId | None:
         """What `partition.metadata` says; None if there is none. Nonsense is a StorageError."""
         return read_topic_id(

@@ -166,7 +166,13 @@ class _Opening:
         path = self.folder / layout.PARTITION_METADATA
         found = None
         if layout.PARTITION_METADATA in self._contents.others:
-            found = read_topic_id(self.disk, path)
+            try:
+                found = read_topic_id(self.disk, path)
+            except CorruptCheckpoint as error:
+                if expected is None:
+                    raise
+                # It was not durable before the first flush of the log.
+                self.warn(f"{error}: writing {expected} to it")
         if found is None and expected is not None:
             write_topic_id(self.disk, path, expected)
         elif found != expected and expected is not None:

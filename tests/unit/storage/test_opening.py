@@ -130,10 +130,13 @@ class TestTopicId:
         with pytest.raises(StorageError, match=r"partition\.metadata"):
             partition.open_log()
 
-    def test_file_that_a_crash_left_empty_is_written_again(self, partition: LogFolder) -> None:
+    @pytest.mark.parametrize("left", [b"", b"version: 0\ntopic", b"version: 0\n" + bytes(32)])
+    def test_file_that_a_crash_left_in_pieces_is_written_again(
+        self, partition: LogFolder, left: bytes
+    ) -> None:
         partition.topic_id = TOPIC_ID
         partition.open_log()
-        partition.write("partition.metadata", b"")
+        partition.write("partition.metadata", left)
         assert partition.open_log().topic_id == TOPIC_ID
         partition.topic_id = None
         assert partition.open_log().topic_id == TOPIC_ID
