@@ -139,14 +139,15 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self.closing:
             return
-        self._owner.touched(self)
-        self._budget_bytes -= nbytes
         if self._own is None:
             if not self._handle_only_frame(nbytes):
                 self._handle_frames(self._owner.shared_buffer, nbytes)
         else:
             self._filled_bytes += nbytes
             self._handle_own()
+        # After the answer: this client has it while we keep our books.
+        self._owner.touched(self)
+        self._budget_bytes -= nbytes
         if self._budget_bytes <= 0 and not self.closing:
             self._budget_spent = True
             self._pace_reading()
@@ -208,21 +209,25 @@ class Connection(asyncio.BufferedProtocol):
         False leaves everything to `_handle_frames`, which does the same for any number of
         frames. benchmarks/request_path.py
         """
-        view = self._owner.shared_buffer
-        if nbytes < 4 or self._answers or self._write_paused or self._finishing:
+        owner = self._owner
+        view = owner.shared_buffer
+        if self._answers or self._write_paused or self._finishing or nbytes <= 4:
             return False
-        if _LENGTH.unpack_from(view)[0] != nbytes - 4 or nbytes == 4:
+        if _LENGTH.unpack_from(view)[0] != nbytes - 4 or nbytes > owner.request_max_bytes:
             return False
-        if nbytes > self._owner.request_max_bytes or self._owner.request_memory.is_exhausted:
+        if owner.request_memory.is_exhausted:
             return False
         self._handling = True
         try:
-            answer = self._owner.dispatch(self, view[4:nbytes])
+            answer = owner.dispatch(self, view[4:nbytes])
         except WireError as error:
             self.refuse(str(error))
             return True
         finally:
             self._handling = False
+        if answer.__class__ is bytes:
+            self._send([answer])
+            return True
         ready: Buffers = []
         self._collect(answer, ready)
         if ready:

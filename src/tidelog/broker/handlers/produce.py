@@ -63,10 +63,7 @@ class ProduceHandler:
             return False
         settling = _Settling()
         result = runner.append(
-            records,
-            acks=template.acks,
-            now_ms=self.clock.now_ms(),
-            settle=lambda late: settling.settle(0, late),
+            records, acks=template.acks, now_ms=self.clock.now_ms(), settle=settling.settle_first
         )
         if result is not None:
             answer = template.answer(correlation_id, result)
@@ -242,17 +239,20 @@ class _Settling:
 
     def __init__(self) -> None:
         self._parked: ParkedProduce[PartitionProduceResult] | None = None
-        self._early: list[tuple[int, PartitionProduceResult]] = []
+        self._early: list[tuple[int, PartitionProduceResult]] | None = None
+
+    def settle_first(self, result: PartitionProduceResult) -> None:
+        self.settle(0, result)
 
     def settle(self, slot: int, result: PartitionProduceResult) -> None:
         if self._parked is None:
-            self._early.append((slot, result))
+            self._early = [*(self._early or ()), (slot, result)]
         else:
             self._parked.settle(slot, result)
 
     def start(self, parked: ParkedProduce[PartitionProduceResult]) -> None:
         self._parked = parked
-        for slot, result in self._early:
+        for slot, result in self._early or ():
             parked.settle(slot, result)
 
 
