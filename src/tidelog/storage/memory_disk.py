@@ -137,6 +137,10 @@ class MemoryDisk:
         self._total_bytes = total_bytes
         self._now_ms = now_ms
 
+    def kill(self) -> None:
+        """The process that uses it dies: its locks go, its writes stay."""
+        self._locks.clear()
+
     def crash(self, random: Random) -> None:
         """Lose power: what was not flushed may be gone, in part or as a whole."""
         self._locks.clear()

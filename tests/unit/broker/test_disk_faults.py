@@ -185,14 +185,14 @@ async def test_what_is_acknowledged_survives_a_kill(seed: int) -> None:
         await story.tell()
         while story.tasks:
             story.tasks.pop().cancel()
-        process_killed(world)
-        world.executor.release(*BOTH)
         acknowledged = story.acknowledged()
+        process_killed(world)
         async with broker_world(before=world) as restarted:
             assert restarted.log_dir.is_online, restarted.log_dir.offline_reason
             stored = {one.offset: one.value for one in restarted.stored(TOPIC)}
             for offset, value in acknowledged:
                 assert stored[offset] == value
+        world.executor.release(*BOTH)
 
 
 @pytest.mark.parametrize("seed", range(40))

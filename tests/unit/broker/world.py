@@ -300,9 +300,7 @@ def power_cut(world: World, seed: int) -> None:
 
 def process_killed(world: World) -> None:
     """The same without a loss: only the locks go."""
-    for log_dir in world.log_dirs:
-        if log_dir.log_dir is not None:
-            log_dir.log_dir.close(clean=False)
+    world.memory_disk.kill()
 
 
 def _failure(context: dict[str, object]) -> BaseException:
