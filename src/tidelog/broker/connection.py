@@ -9,7 +9,7 @@ of the connection's own, which grows as bytes arrive and never on a client's wor
                    │                                          │
                    └─▶ own buffer (rest of a frame)           └─▶ transport, coalesced
 
-A connection stops reading, and stops handling what it has read, while
+A connection stops handling what it has read, and reading once it holds a whole request, while
 
     - the client does not read its answers (`pause_writing`),
     - `PENDING_ANSWERS_MAX` answers are not ready yet, or one that is exclusive,
@@ -377,7 +377,8 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or self.closing:
             return
-        stop = self._budget_spent or self._blocked or self._must_wait()
+        # While it only waits for answers, reading goes on: nobody else hears a client hang up.
+        stop = self._budget_spent or self._blocked or self._write_paused or self._finishing
         if stop and not self._reading_paused:
             self._reading_paused = True
             transport.pause_reading()

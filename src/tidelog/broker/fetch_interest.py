@@ -1,23 +1,36 @@
 """The ear that a fetch has at the partitions it reads.
 
-A session listens to its partitions for as long as it lives, so that an incremental fetch need not
-look at those that have nothing new. A fetch without a session listens only while it is parked.
-Either way news is cheap: it marks one partition and adds up bytes; the fetch is looked at again in
-the loop's next turn, once, however many batches arrived until then.
+A session listens to its partitions, so that an incremental fetch need not look at those that have
+nothing new. A fetch without a session listens only while it is parked. News is cheap: it marks one
+partition and adds up bytes; a parked fetch is looked at again in the loop's next turn, once,
+however many batches arrived until then. While nobody is parked, the first news of a partition is
+all that a session has to hear: it looks at that partition the next time and listens again from
+there. So a session whose client is gone does not cost every append (T8).
+
+A session serves one request at a time. If a newer one arrives, or the session ends, the older one
+is answered with nothing: the session's state is not its business any more.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.core.sessions import Fetch, FetchTarget
+
+
+class FetchAttempt(Protocol):
+    """A request that is being worked on."""
+
+    def give_way(self) -> None:
+        """Be answered soon, with nothing, and touch the session no more."""
+        ...
 
 
 class ParkedFetch:
     """A fetch that waits for `min_bytes`, for its time to be up, or for an error to tell."""
 
     __slots__ = (
-        "_expire",
         "_is_due",
         "_look_again",
         "_loop",
@@ -40,13 +53,8 @@ class ParkedFetch:
         self.min_bytes = min_bytes
         self.available_bytes = available_bytes
         self._look_again = look_again
-        self._expire = expire
         self._timer = loop.call_later(timeout_s, expire)
         self._is_due = False
-
-    def expire(self) -> None:
-        """Answer now, with whatever there is."""
-        self._expire()
 
     def on_news(self, appended_bytes: int) -> None:
         """`appended_bytes` 0 says that something other than data is new."""
@@ -70,17 +78,28 @@ class ParkedFetch:
 class FetchInterest:
     """Connects one fetch machine to the runners of its partitions."""
 
-    __slots__ = ("_watched", "fetch", "parked")
+    __slots__ = ("_watched", "attempt", "fetch", "parked")
 
     def __init__(self, fetch: Fetch) -> None:
         self.fetch = fetch
+        self.attempt: FetchAttempt | None = None
         self.parked: ParkedFetch | None = None
         self._watched: dict[FetchTarget, PartitionRunner] = {}
 
-    def on_news(self, target: FetchTarget, appended_bytes: int) -> None:
+    def on_news(self, target: FetchTarget, appended_bytes: int) -> bool:
+        """Take note; whether to be told of the next news as well."""
         self.fetch.on_news(target)
-        if self.parked is not None:
-            self.parked.on_news(appended_bytes)
+        if self.parked is None:
+            self._watched.pop(target, None)
+            return False
+        self.parked.on_news(appended_bytes)
+        return True
+
+    def end(self) -> None:
+        """The session is no more."""
+        if self.attempt is not None:
+            self.attempt.give_way()
+        self.unwatch_all()
 
     def watch(self, target: FetchTarget, runner: PartitionRunner) -> None:
         """Listen to `runner` for `target`; a topic made anew has another runner than before."""

@@ -7,8 +7,10 @@ Rules, Kafka's (R5):
       returned, however large, so that a reader can make progress.
     - A failure of one partition is that partition's error code.
 
-Reads come from the page cache. What is not there is named in `Look.cold`, for a thread to read; the
-next look is then given what the thread found.
+Reads come from the page cache. If the first partition that has something to read is not there, it
+is named in `Look.cold`, for a thread to read; the next look is then given what the thread found.
+Cold partitions further down are left out and come first in a later look, so that partitions with
+fresh data do not starve those without.
 """
 
 from typing import NamedTuple
@@ -48,6 +50,13 @@ class ColdRead(NamedTuple):
     max_bytes: int
 
 
+class ReadByThread(NamedTuple):
+    """What a thread made of a `ColdRead`."""
+
+    cold: ColdRead
+    read: LogRead
+
+
 class Look:
     """What one look at the partitions found."""
 
@@ -84,7 +93,7 @@ class FetchReader:
         self,
         interest: FetchInterest,
         request: FetchRequest,
-        read_by_thread: tuple[FetchTarget, LogRead] | None,
+        read_by_thread: ReadByThread | None,
     ) -> Look:
         """Look at every partition that may have news, up to the size of an answer."""
         look = Look(
@@ -126,7 +135,7 @@ class FetchReader:
         target: FetchTarget,
         runner: PartitionRunner,
         request: FetchRequest,
-        read_by_thread: tuple[FetchTarget, LogRead] | None,
+        read_by_thread: ReadByThread | None,
     ) -> None:
         leader = runner.leader
         offsets = KnownOffsets(
@@ -141,8 +150,13 @@ class FetchReader:
                 return
         is_committed_only = request.isolation_level == READ_COMMITTED
         end_offset = offsets.last_stable_offset if is_committed_only else offsets.high_watermark
-        if read_by_thread is not None and read_by_thread[0] is target:
-            data = read_by_thread[1].data
+        if (
+            read_by_thread is not None
+            and read_by_thread.cold.target is target
+            # A topic made anew has another runner, and other records at the same offsets.
+            and read_by_thread.cold.runner is runner
+        ):
+            data = read_by_thread.read.data
         else:
             data = self._read(look, target, runner, end_offset)
         if len(data) == 0 and target.wanted.fetch_offset < end_offset:
@@ -178,7 +192,7 @@ class FetchReader:
             runner.log_directory.on_failure(error)
             raise RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR) from error
         if read is None:
-            if look.cold is None:
+            if look.cold is None and look.size_bytes == 0:
                 look.cold = ColdRead(target, runner, end_offset, max_bytes)
             return b""
         return read.data
@@ -187,6 +201,7 @@ class FetchReader:
         self, look: Look, interest: FetchInterest, target: FetchTarget, code: ErrorCode
     ) -> None:
         interest.fetch.note_error(target)
+        interest.unwatch((target,))  # It is looked at every time while the error lasts.
         look.must_tell = True
         result = _result(target, _UNKNOWN_OFFSETS, None, None, b"")
         look.add(target, result._replace(error_code=code))

@@ -77,7 +77,9 @@ class Watcher(Protocol):
     Must only take note: the partition is in the middle of something.
     """
 
-    def on_news(self, target: FetchTarget, appended_bytes: int) -> None: ...
+    def on_news(self, target: FetchTarget, appended_bytes: int) -> bool:
+        """Return whether to be told of the next news as well."""
+        ...
 
 
 class LogDirectory(Protocol):
@@ -301,8 +303,13 @@ class PartitionRunner:
                 self._announce(appended_bytes)
 
     def _announce(self, appended_bytes: int) -> None:
-        for target, watcher in self._watchers.items():
-            watcher.on_news(target, appended_bytes)
+        satisfied = [
+            target
+            for target, watcher in self._watchers.items()
+            if not watcher.on_news(target, appended_bytes)
+        ]
+        for target in satisfied:
+            del self._watchers[target]
 
     def _start_epoch(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
         self.epochs.assign(leader_epoch, start_offset=start_offset)
@@ -486,6 +493,10 @@ class PartitionRunner:
         return self.log_directory.executor.urgent(
             self.log.read, offset, end_offset=end_offset, max_bytes=max_bytes, at_least_one=True
         )
+
+    @property
+    def watcher_count(self) -> int:
+        return len(self._watchers)
 
     def watch(self, target: FetchTarget, watcher: Watcher) -> None:
         """Tell `watcher` when there is more to read, the log start moves or this goes offline."""

@@ -1,6 +1,5 @@
 """Frames in, answers out: any chunking of the bytes, any order of completion."""
 
-import asyncio
 import struct
 from typing import Any
 
@@ -8,69 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.broker.fake_transport import FakeTransport, Outbox
 from tidelog.base.errors import WireError
-from tidelog.base.ports import BytesLike
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import PENDING_ANSWERS_MAX, Answer, Connection
 from tidelog.broker.memory import MemoryBound
 
 SHARED_BYTES = 4_096
 REQUEST_MAX_BYTES = 100_000
-
-
-class FakeTransport(asyncio.Transport):
-    """Takes what is written; `stall` makes it keep everything, as a full socket does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sent = bytearray()
-        self.unsent = bytearray()
-        self.is_stalled = False
-        self.reads = True
-        self.is_closed = False
-        self.protocol: Connection | None = None
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return ("10.0.0.1", 4_000) if name == "peername" else default
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        assert high == 0
-
-    def get_write_buffer_size(self) -> int:
-        return len(self.unsent)
-
-    def write(self, data: BytesLike) -> None:
-        if not self.is_stalled:
-            self.sent += data
-            return
-        self.unsent += data
-        assert self.protocol is not None
-        self.protocol.pause_writing()
-
-    def writelines(self, list_of_data: Any) -> None:
-        self.write(b"".join(list_of_data))
-
-    def take_all(self) -> None:
-        """The client reads again."""
-        self.is_stalled = False
-        self.sent += self.unsent
-        self.unsent.clear()
-        assert self.protocol is not None
-        self.protocol.resume_writing()
-
-    def pause_reading(self) -> None:
-        assert self.reads
-        self.reads = False
-
-    def resume_reading(self) -> None:
-        assert not self.reads
-        self.reads = True
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def abort(self) -> None:
-        self.is_closed = True
 
 
 class FakeLoop:
@@ -140,20 +84,9 @@ class Client:
         self.connection = Connection(owner, "PLAINTEXT")
         self.transport.protocol = self.connection
         self.connection.connection_made(self.transport)
-        self.outbox = bytearray()
-
-    def send(self, data: bytes, *, chunk_bytes: int = 2**20) -> None:
-        self.outbox += data
-        self.deliver(chunk_bytes)
-
-    def deliver(self, chunk_bytes: int = 2**20) -> None:
-        while self.outbox and self.transport.reads and not self.transport.is_closed:
-            buffer = self.connection.get_buffer(-1)
-            assert len(buffer) > 0
-            size_bytes = min(len(buffer), chunk_bytes, len(self.outbox))
-            buffer[:size_bytes] = self.outbox[:size_bytes]
-            del self.outbox[:size_bytes]
-            self.connection.buffer_updated(size_bytes)
+        outbox = Outbox(self.connection, self.transport)
+        self.send = outbox.send
+        self.deliver = outbox.deliver
 
 
 def framed(*bodies: bytes) -> bytes:

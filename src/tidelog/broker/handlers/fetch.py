@@ -18,13 +18,18 @@ from tidelog.base.ports import Clock
 from tidelog.broker.answers import Buffers, PendingAnswer
 from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.fetch_interest import FetchInterest, ParkedFetch
-from tidelog.broker.fetch_reader import ColdRead, FetchReader, Look, TopicResults
+from tidelog.broker.fetch_reader import (
+    ColdRead,
+    FetchReader,
+    Look,
+    ReadByThread,
+    TopicResults,
+)
 from tidelog.broker.memory import MemoryBound
 from tidelog.core.sessions import (
     NO_SESSION_ID,
     FetchSession,
     FetchSessionCache,
-    FetchTarget,
     Refused,
 )
 from tidelog.storage.log import LogRead
@@ -67,7 +72,7 @@ class FetchHandler:
         for session in opened.ended:
             interest = self._interests.pop(session.session_id, None)
             if interest is not None:
-                interest.unwatch_all()
+                interest.end()
         if isinstance(opened, Refused):
             return encode_answer(header, opened.code, NO_SESSION_ID, [])
         fetch = opened.fetch
@@ -90,6 +95,7 @@ class _Attempt:
         "_interest",
         "_is_done",
         "_is_expired",
+        "_is_reading",
         "_pending",
         "_request",
     )
@@ -109,13 +115,14 @@ class _Attempt:
         self._interest = interest
         self._pending: PendingAnswer | None = None
         self._is_expired = request.max_wait_ms <= 0
+        self._is_reading = False
         self._is_done = False
 
     def start(self) -> Answer:
-        if self._interest.parked is not None:
-            # The client asks again in this session before it was answered. The session's state
-            # belongs to the newer request, so the older one is answered as it stands.
-            self._interest.parked.expire()
+        interest = self._interest
+        if interest.attempt is not None:
+            interest.attempt.give_way()
+        interest.attempt = self
         if self._handler.answer_memory.is_exhausted:
             self._handler.answer_memory.when_available(self._look_again)
             return self._wait()
@@ -123,14 +130,16 @@ class _Attempt:
         return self._wait() if buffers is None else buffers
 
     def _wait(self) -> PendingAnswer:
-        self._pending = PendingAnswer(self._connection, exclusive=False)
-        self._pending.on_abandoned(self._on_abandoned)
+        # Exclusive, as in Kafka: what is asked for behind it could not be answered before it, and
+        # large answers would pile up.
+        self._pending = PendingAnswer(self._connection, exclusive=True)
+        self._pending.on_abandoned(self._finish)
         return self._pending
 
-    def _look(self, read_by_thread: tuple[FetchTarget, LogRead] | None) -> Buffers | None:
+    def _look(self, read_by_thread: ReadByThread | None) -> Buffers | None:
         """The answer, or None if there is nothing to say yet; then somebody calls again."""
         look = self._handler.reader.look(self._interest, self._request, read_by_thread)
-        if look.cold is not None and look.size_bytes == 0 and not look.must_tell:
+        if look.cold is not None and (read_by_thread is None or look.size_bytes == 0):
             self._read_on_thread(look.cold)
             return None
         if not self._is_expired and not self._is_enough(look):
@@ -138,7 +147,7 @@ class _Attempt:
             return None
         self._finish()
         self._interest.fetch.on_answered()
-        return encode_answer(self._header, 0, self._interest.fetch.session_id, look.topics)
+        return self._encode(look.topics)
 
     def _is_enough(self, look: Look) -> bool:
         return (
@@ -148,9 +157,10 @@ class _Attempt:
         )
 
     def _look_again(self) -> None:
-        self._complete(None)
+        if not self._is_reading:  # Else the thread's end is near, and looks again.
+            self._complete(None)
 
-    def _complete(self, read_by_thread: tuple[FetchTarget, LogRead] | None) -> None:
+    def _complete(self, read_by_thread: ReadByThread | None) -> None:
         if self._is_done:
             return
         buffers = self._look(read_by_thread)
@@ -158,17 +168,20 @@ class _Attempt:
             assert self._pending is not None
             self._pending.complete(buffers)
 
+    def _encode(self, topics: TopicResults) -> Buffers:
+        return encode_answer(self._header, 0, self._interest.fetch.session_id, topics)
+
     # -- waiting for news ------------------------------------------------------------------------
 
     def _park(self, available_bytes: int) -> None:
         interest = self._interest
-        if interest.parked is not None:
-            interest.parked.available_bytes = available_bytes
-            return
         if not isinstance(interest.fetch, FetchSession):
             for target in interest.fetch.targets():
                 # There is one for each: an error would have been answered at once.
                 interest.watch(target, self._handler.reader.runner(target, self._request))
+        if interest.parked is not None:
+            interest.parked.available_bytes = available_bytes
+            return
         interest.parked = ParkedFetch(
             loop=self._handler.loop,
             min_bytes=self._request.min_bytes,
@@ -182,12 +195,22 @@ class _Attempt:
         self._is_expired = True
         self._look_again()
 
-    def _on_abandoned(self) -> None:
+    def give_way(self) -> None:
+        """Another request of the session has come, or the session has ended."""
         self._finish()
+        # Not now: somebody is in the middle of something, perhaps on this very connection.
+        self._handler.loop.call_soon(self._answer_nothing)
+
+    def _answer_nothing(self) -> None:
+        if self._pending is not None and self._pending.is_wanted:
+            self._pending.complete(self._encode([]))
 
     def _finish(self) -> None:
         self._is_done = True
         interest = self._interest
+        if interest.attempt is not self:
+            return
+        interest.attempt = None
         if interest.parked is not None:
             interest.parked.cancel()
             interest.parked = None
@@ -197,6 +220,7 @@ class _Attempt:
     # -- waiting for the disk --------------------------------------------------------------------
 
     def _read_on_thread(self, cold: ColdRead) -> None:
+        self._is_reading = True
         future = cold.runner.read_from_disk(
             Offset(cold.target.wanted.fetch_offset),
             end_offset=cold.end_offset,
@@ -205,6 +229,7 @@ class _Attempt:
         future.add_done_callback(lambda done: self._on_read(cold, done))
 
     def _on_read(self, cold: ColdRead, future: "asyncio.Future[LogRead]") -> None:
+        self._is_reading = False
         error = future.exception()
         if isinstance(error, StorageError):
             cold.runner.log_directory.on_failure(error)
@@ -212,7 +237,7 @@ class _Attempt:
         elif isinstance(error, RequestRefused):
             self._complete(None)  # Retention was faster; the next look says so.
         else:
-            self._complete((cold.target, future.result()))
+            self._complete(ReadByThread(cold, future.result()))
 
 
 def encode_answer(

@@ -1,0 +1,576 @@
+"""Fetch: every fetch is answered, sees what it should, and leaves nothing behind (R4, R5)."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.batches import plain_batch
+from tests.unit.broker.served import (
+    FETCH_VERSION,
+    NEW_SESSION,
+    Client,
+    FetchAnswer,
+    Place,
+    ServedWorld,
+    fetch_answer,
+    fetch_values,
+    served_world,
+)
+from tests.unit.broker.simulated_loop import in_virtual_time
+from tests.unit.broker.stepped_executor import URGENT
+from tidelog.base.errors import ErrorCode, StorageError
+from tidelog.base.ids import Offset
+from tidelog.wire.api import ApiKey
+
+T0 = ("t", 0)
+U0 = ("u", 0)
+LONG_MS = 60_000
+
+
+async def with_topics(served: ServedWorld, *names: str) -> None:
+    for name in names:
+        served.world.create(name)
+    await served.world.settle()
+
+
+async def opened_session(served: ServedWorld, client: Client, *places: Place) -> int:
+    """A session that has told all there is to tell."""
+    client.fetch(dict.fromkeys(places, 0), session=NEW_SESSION, max_wait_ms=0)
+    return client.fetched().session_id
+
+
+# -- waiting -------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_a_parked_fetch_is_answered_by_the_next_append() -> None:
+    async with served_world() as served:
+        await with_topics(served, "t")
+        client = served.client()
+        client.fetch({T0: 0}, max_wait_ms=LONG_MS)
+        await served.world.settle()
+        assert client.take() == []
+        served.world.produce("t", plain_batch(2))
+        await served.world.settle()
+        assert client.fetched().offsets() == [0, 1]
+        assert served.watcher_count() == 0
+
+
+@in_virtual_time
+async def test_a_parked_fetch_of_a_session_is_answered_by_the_next_append() -> None:
+    async with served_world() as served:
+        await with_topics(served, "t", "u")
+        client = served.client()
+        session_id = await opened_session(served, client, T0, U0)
+        client.fetch({}, session=(session_id, 1), max_wait_ms=LONG_MS)
+        await served.world.settle()
+        served.world.produce("u", plain_batch(1))
+        await served.world.settle()
+        answer = client.fetched()
+        assert list(answer.partitions) == [U0]
+        assert answer.offsets(U0) == [0]
+
+
+@in_virtual_time
+async def test_a_fetch_is_answered_with_nothing_when_its_time_is_up() -> None:
+    async with served_world() as served:
+        await with_topics(served, "t")
+        client = served.client()
+        client.fetch({T0: 0}, max_wait_ms=500)
+        await asyncio.sleep(0.4)
+        assert client.take() == []
+        await asyncio.sleep(0.2)
+        assert client.fetched().offsets() == []
+        assert served.watcher_count() == 0
+
+
+@in_virtual_time
+async def test_a_fetch_waits_for_min_bytes_over_all_its_partitions() -> None:
+    async with served_world() as served:
+        await with_topics(served, "t", "u")
+        size_bytes = len(plain_batch(1))
+        client = served.client()
+        client.fetch({T0: 0, U0: 0}, max_wait_ms=LONG_MS, min_bytes=2 * size_bytes)
+        served.world.produce("t", plain_batch(1))
+        await served.world.settle()
+        assert client.take() == []
+        served.world.produce("u", plain_batch(1))
+        await served.world.settle()
+        answer = client.fetched()
+        assert answer.offsets(T0) == answer.offsets(U0) == [0]
+
+
+@in_virtual_time
+async def test_requests_behind_a_parked_fetch_wait_for_it() -> None:
+    """As in Kafka. Their answers, which may be large, would only pile up behind it."""
+    async with served_world() as served:
+        await with_topics(served, "t", "u")
+        served.world.produce("u", plain_batch(3))
+        client = served.client()
+        client.fetch({T0: 0}, max_wait_ms=500)
+        client.fetch({U0: 0}, max_wait_ms=0)
+        client.produce(plain_batch(1), U0)
+        assert served.world.runner("u").log.log_end_offset == 3
+        await asyncio.sleep(0.6)
+        first, second, third = client.take()
+        assert fetch_answer(first).offsets() == []
+        assert fetch_answer(second).offsets(U0) == [0, 1, 2]
+        assert third.responses[0].partition_responses[0].base_offset == 3
+
+
+@in_virtual_time
+async def test_a_client_that_hangs_up_while_its_fetch_is_parked_is_noticed() -> None:
+    """Reading goes on while a fetch is parked, or nobody would hear of it."""
+    async with served_world() as served:
+        await with_topics(served, "t")
+        client = served.client()
+        client.fetch({T0: 0}, max_wait_ms=LONG_MS)
+        await served.world.settle()
+        assert client.transport.reads
+        assert served.watcher_count() == 1
+        client.disconnect()
+        assert served.watcher_count() == 0
+
+
+# -- answers that are not all ---------------------------------------------------------------------
+
+
+@given(
+    partition_max_bytes=st.integers(0, 700),
+    max_bytes=st.integers(0, 900),
+    appends=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=30),
+    cold=st.lists(st.booleans(), min_size=1, max_size=12),
+)
+def test_a_session_consumes_every_record_in_order(
+    partition_max_bytes: int, max_bytes: int, appends: list[tuple[int, int]], cold: list[bool]
+) -> None:
+    """However little fits an answer, and whether or not bytes are in memory."""
+
+    @in_virtual_time
+    async def scenario() -> None:
+        async with served_world() as served:
+            served.world.create("t", partitions=4, config={"internal.segment.bytes": "1000"})
+            await served.world.settle()
+            consumer = Consumer(served.client(), 4, partition_max_bytes, max_bytes)
+            for number, (partition, count) in enumerate(appends):
+                served.world.produce("t", plain_batch(count), partition=partition)
+                await served.world.settle()
+                served.world.disk.is_cold = cold[number % len(cold)]
+                await consumer.poll()
+            for number in range(3 * len(appends) + 10):
+                served.world.disk.is_cold = cold[number % len(cold)]
+                await consumer.poll()
+            for partition in range(4):
+                end = served.world.runner("t", partition).log.log_end_offset
+                assert consumer.read[partition] == list(range(end))
+
+    scenario()
+
+
+class Consumer:
+    """Keeps positions, and names a partition only if its position has changed (KIP-227)."""
+
+    def __init__(
+        self, client: Client, partitions: int, partition_max_bytes: int, max_bytes: int
+    ) -> None:
+        self.client = client
+        self.read: dict[int, list[int]] = {number: [] for number in range(partitions)}
+        self._partition_max_bytes = partition_max_bytes
+        self._max_bytes = max_bytes
+        self._session = NEW_SESSION
+        self._changed = set(self.read)
+
+    async def poll(self) -> None:
+        offsets = {("t", number): len(self.read[number]) for number in sorted(self._changed)}
+        self.client.fetch(
+            offsets,
+            session=self._session,
+            max_wait_ms=100,
+            partition_max_bytes=self._partition_max_bytes,
+            max_bytes=self._max_bytes,
+        )
+        await asyncio.sleep(0.2)
+        answer = self.client.fetched()
+        assert answer.code == 0
+        self._session = (answer.session_id, self._session[1] + 1)
+        self._changed.clear()
+        for (_, number), fetched in answer.partitions.items():
+            assert fetched.code == 0
+            offsets_read = answer.offsets(("t", number))
+            # The first batch may begin before the position.
+            fresh = [offset for offset in offsets_read if offset >= len(self.read[number])]
+            if fresh:
+                self.read[number] += fresh
+                self._changed.add(number)
+
+
+@in_virtual_time
+async def test_a_cold_partition_is_read_although_a_hot_one_always_has_data() -> None:
+    async with served_world() as served:
+        served.world.create("t", config={"internal.segment.bytes": "150"})
+        await with_topics(served, "u")
+        for _ in range(3):
+            served.world.produce("t", plain_batch(1))
+            await served.world.settle()
+        client = served.client()
+        forget_open_files(served)
+        client.fetch({T0: 0, U0: 0}, session=NEW_SESSION, max_wait_ms=0)
+        await served.world.settle()
+        session_id = client.fetched().session_id
+        seen: list[int] = []
+        hot = 0
+        for epoch in range(1, 8):
+            served.world.produce("u", plain_batch(1))
+            forget_open_files(served)
+            changed = {U0: hot}
+            if seen:
+                changed[T0] = len(seen)
+            client.fetch(changed, session=(session_id, epoch), max_wait_ms=0)
+            await served.world.settle()
+            answer = client.fetched()
+            seen += answer.offsets(T0)
+            hot += len(answer.offsets(U0))
+        assert seen in ([0, 1, 2], [1, 2])
+
+
+def forget_open_files(served: ServedWorld) -> None:
+    """The files of closed segments are opened by threads only."""
+    log = served.world.runner("t").log
+    log.files.forget_folder(log.folder)
+
+
+@in_virtual_time
+async def test_news_do_not_start_a_second_read_of_the_same_cold_bytes() -> None:
+    async with served_world() as served:
+        await with_topics(served, "t", "u")
+        served.world.produce("t", plain_batch(1))
+        client = served.client()
+        client.fetch({T0: 1, U0: 0}, max_wait_ms=LONG_MS, min_bytes=1_000)
+        await served.world.settle()
+        served.world.disk.is_cold = True
+        served.world.executor.hold(URGENT)
+        for _ in range(5):
+            served.world.produce("t", plain_batch(1_000))
+            await served.world.settle()
+        assert served.world.executor.waiting(URGENT) == 1
+        served.world.executor.release(URGENT)
+        await served.world.settle()
+        assert client.fetched().offsets()[:1] == [1]
+
+
+@in_virtual_time
+async def test_time_that_is_up_during_a_cold_read_is_up_when_that_ends() -> None:
+    async with served_world() as served:
+        await with_topics(served, "t")
+        served.world.produce("t", plain_batch(1))
+        served.world.disk.is_cold = True
+        served.world.executor.hold(URGENT)
+        client = served.client()
+        client.fetch({T0: 0}, max_wait_ms=100, min_bytes=100_000)
+        await asyncio.sleep(0.5)
+        served.world.executor.release(URGENT)
+        await asyncio.sleep(0.2)
+        assert client.fetched().offsets() == [0]
+
+
+# -- going away in the middle ---------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_a_client_may_hang_up_during_a_cold_read() -> None:
+    async with served_world() as served:
+        await with_topics(served, "t")
+        served.world.produce("t", plain_batch(1))
+        served.world.disk.is_cold = True
+        served.world.executor.hold(URGENT)
+        client = served.client()
+        client.fetch({T0: 0}, session=NEW_SESSION, max_wait_ms=LONG_MS)
+        client.disconnect()
+        served.world.executor.release(URGENT)
+        await served.world.settle()
+        assert client.take() == []
+
+
+@in_virtual_time
+async def test_a_client_may_hang_up_while_its_fetch_waits_for_memory() -> None:
+    async with served_world() as served:
+        await with_topics(served, "t")
+        served.world.produce("t", plain_batch(1))
+        served.answer_memory.hold(served.answer_memory.bound_bytes)
+        client = served.client()
+        client.fetch({T0: 0})
+        client.disconnect()
+        served.answer_memory.release(served.answer_memory.bound_bytes)
+        await served.world.settle()
+        assert client.take() == []
+        assert served.watcher_count() == 0
+
+
+@in_virtual_time
+async def test_a_fetch_waits_while_clients_leave_too_much_unread() -> None:
+    async with served_world(answer_bytes=100) as served:
+        await with_topics(served, "t")
+        served.world.produce("t", plain_batch(20))
+        slow = served.client()
+        slow.transport.is_stalled = True
+        slow.fetch({T0: 0})
+        assert served.answer_memory.is_exhausted
+        other = served.client()
+        other.fetch({T0: 0})
+        await served.world.settle()
+        assert other.take() == []
+        slow.transport.take_all()
+        await served.world.settle()
+        assert other.fetched().offsets() == list(range(20))
+        assert served.answer_memory.held_bytes == 0
+
+
+@pytest.mark.parametrize("is_session", [False, True])
+@in_virtual_time
+async def test_a_topic_deleted_while_its_fetch_is_parked_is_told_at_once(is_session: bool) -> None:
+    async with served_world() as served:
+        await with_topics(served, "t")
+        client = served.client()
+        if is_session:
+            session_id = await opened_session(served, client, T0)
+            client.fetch({}, session=(session_id, 1), max_wait_ms=LONG_MS)
+        else:
+            client.fetch({T0: 0}, max_wait_ms=LONG_MS)
+        runner = served.world.runner("t")
+        served.world.delete("t")
+        await served.world.settle()
+        code = client.fetched().partitions[T0].code
+        assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert runner.watcher_count == 0
+
+
+@in_virtual_time
+async def test_a_topic_deleted_during_a_cold_read_is_told() -> None:
+    async with served_world() as served:
+        await with_topics(served, "t")
+        served.world.produce("t", plain_batch(1))
+        served.world.disk.is_cold = True
+        served.world.executor.hold(URGENT)
+        client = served.client()
+        client.fetch({T0: 0}, max_wait_ms=LONG_MS)
+        served.world.delete("t")
+        served.world.executor.release(URGENT)
+        await served.world.settle()
+        assert client.fetched().partitions[T0].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert served.world.log_dir.is_online
+
+
+@in_virtual_time
+async def test_bytes_read_from_a_deleted_topic_are_not_the_new_ones_of_that_name() -> None:
+    async with served_world() as served:
+        await with_topics(served, "t")
+        served.world.produce("t", plain_batch(3))
+        served.world.disk.is_cold = True
+        served.world.executor.hold(URGENT)
+        client = served.client()
+        client.fetch({T0: 0}, max_wait_ms=0)
+        served.world.executor.step(URGENT)  # Read, but the loop has not heard of it.
+        served.world.delete("t")
+        served.world.create("t")
+        served.world.executor.release(URGENT)
+        await served.world.settle()
+        assert client.fetched().offsets() == []
+
+
+@in_virtual_time
+async def test_a_directory_that_fails_is_told_and_so_is_its_return() -> None:
+    async with served_world() as served:
+        await with_topics(served, "t")
+        client = served.client()
+        session_id = await opened_session(served, client, T0)
+        client.fetch({}, session=(session_id, 1), max_wait_ms=LONG_MS)
+        served.world.log_dir.on_failure(StorageError("test"))
+        await served.world.settle()
+        assert client.fetched().partitions[T0].code == ErrorCode.KAFKA_STORAGE_ERROR
+        await served.world.reopen()
+        client.fetch({}, session=(session_id, 2), max_wait_ms=0)
+        assert client.fetched().partitions[T0].code == 0
+        client.fetch({}, session=(session_id, 3), max_wait_ms=LONG_MS)
+        served.world.produce("t", plain_batch(1))
+        await served.world.settle()
+        assert client.fetched().offsets() == [0]
+
+
+@in_virtual_time
+async def test_a_read_that_fails_takes_the_directory_offline_and_says_so() -> None:
+    for is_cold in (False, True):
+        async with served_world() as served:
+            await with_topics(served, "t")
+            served.world.produce("t", plain_batch(1))
+            served.world.disk.is_cold = is_cold
+            if is_cold:
+                served.world.executor.hold(URGENT)
+            else:
+                served.world.disk.arm("read", "*.log", StorageError)
+            client = served.client()
+            client.fetch({T0: 0}, max_wait_ms=LONG_MS)
+            served.world.disk.arm("read", "*.log", StorageError)
+            served.world.executor.release(URGENT)
+            await served.world.settle()
+            assert client.fetched().partitions[T0].code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert not served.world.log_dir.is_online
+
+
+@in_virtual_time
+async def test_records_deleted_under_a_parked_fetch_are_told() -> None:
+    async with served_world() as served:
+        await with_topics(served, "t")
+        served.world.produce("t", plain_batch(3))
+        client = served.client()
+        client.fetch({T0: 1}, max_wait_ms=LONG_MS, min_bytes=100_000)
+        await served.world.runner("t").delete_records(Offset(2))
+        await served.world.settle()
+        assert client.fetched().partitions[T0].code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+# -- sessions ------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_two_fetches_of_one_session_are_both_answered() -> None:
+    """A client that lost its connection may be back before the broker has noticed."""
+    async with served_world() as served:
+        await with_topics(served, "t")
+        first, second = served.client(), served.client()
+        session_id = await opened_session(served, first, T0)
+        first.fetch({}, session=(session_id, 1), max_wait_ms=LONG_MS)
+        second.fetch({}, session=(session_id, 2), max_wait_ms=LONG_MS)
+        await served.world.settle()
+        assert first.fetched().partitions == {}
+        assert second.take() == []
+        served.world.produce("t", plain_batch(1))
+        await served.world.settle()
+        assert second.fetched().offsets() == [0]
+
+
+@in_virtual_time
+async def test_a_fetch_that_reads_from_disk_gives_way_to_the_next_of_its_session() -> None:
+    async with served_world() as served:
+        await with_topics(served, "t")
+        first, second = served.client(), served.client()
+        session_id = await opened_session(served, first, T0)
+        served.world.produce("t", plain_batch(1))
+        served.world.disk.is_cold = True
+        served.world.executor.hold(URGENT)
+        first.fetch({}, session=(session_id, 1), max_wait_ms=LONG_MS)
+        second.fetch({T0: 1}, session=(session_id, 2), max_wait_ms=LONG_MS)
+        served.world.executor.release(URGENT)
+        await served.world.settle()
+        assert first.fetched().partitions == {}
+        served.world.disk.is_cold = False
+        served.world.produce("t", plain_batch(1))
+        await served.world.settle()
+        assert second.fetched().offsets() == [1]
+
+
+@in_virtual_time
+async def test_hanging_up_an_old_fetch_leaves_the_newer_one_of_its_session_parked() -> None:
+    async with served_world() as served:
+        await with_topics(served, "t")
+        first, second = served.client(), served.client()
+        session_id = await opened_session(served, first, T0)
+        served.world.produce("t", plain_batch(1))
+        served.world.disk.is_cold = True
+        served.world.executor.hold(URGENT)
+        first.fetch({}, session=(session_id, 1), max_wait_ms=LONG_MS)
+        served.world.disk.is_cold = False
+        second.fetch({T0: 1}, session=(session_id, 2), max_wait_ms=LONG_MS)
+        first.disconnect()
+        served.world.executor.release(URGENT)
+        await served.world.settle()
+        served.world.produce("t", plain_batch(1))
+        await served.world.settle()
+        assert second.fetched().offsets() == [1]
+
+
+@pytest.mark.parametrize("how", ["closed", "opened anew", "evicted"])
+@in_virtual_time
+async def test_a_session_that_ends_while_its_fetch_is_parked_leaves_no_ear(how: str) -> None:
+    async with served_world(session_slots=1) as served:
+        await with_topics(served, "t", "u")
+        parked, other = served.client(), served.client()
+        session_id = await opened_session(served, parked, T0)
+        served.world.produce("t", plain_batch(1))
+        parked.fetch({}, session=(session_id, 1), max_wait_ms=1_000, min_bytes=100_000)
+        await served.world.settle()
+        match how:
+            case "closed":
+                other.fetch({}, session=(session_id, -1), max_wait_ms=0)
+            case "opened anew":
+                other.fetch({T0: 0}, session=(session_id, 0), max_wait_ms=0)
+            case _:
+                served.world.clock.moment_ms += 200_000
+                other.fetch({T0: 0, U0: 0}, session=NEW_SESSION, max_wait_ms=0)
+        await asyncio.sleep(2)
+        assert parked.fetched().partitions == {}
+        new_session_id = other.fetched().session_id
+        other.fetch({}, session=(new_session_id, -1), max_wait_ms=0)
+        await served.world.settle()
+        assert served.watcher_count() == 0
+
+
+@in_virtual_time
+async def test_a_session_that_nobody_uses_costs_appends_nothing() -> None:
+    async with served_world() as served:
+        await with_topics(served, "t")
+        for _ in range(5):
+            await opened_session(served, served.client(), T0)
+        assert served.watcher_count() == 5
+        served.world.produce("t", plain_batch(1))
+        assert served.watcher_count() == 0
+
+
+@in_virtual_time
+async def test_a_forgotten_partition_is_neither_told_nor_listened_to() -> None:
+    async with served_world() as served:
+        await with_topics(served, "t", "u")
+        client = served.client()
+        session_id = await opened_session(served, client, T0, U0)
+        client.fetch({}, session=(session_id, 1), forgotten=[T0], max_wait_ms=0)
+        assert client.fetched().partitions == {}
+        assert served.world.runner("t").watcher_count == 0
+        served.world.produce("t", plain_batch(1))
+        client.fetch({}, session=(session_id, 2), max_wait_ms=0)
+        assert client.fetched().partitions == {}
+
+
+@in_virtual_time
+async def test_a_log_start_that_moves_is_told_once() -> None:
+    async with served_world() as served:
+        await with_topics(served, "t")
+        served.world.produce("t", plain_batch(3))
+        client = served.client()
+        client.fetch({T0: 3}, session=NEW_SESSION, max_wait_ms=0)
+        session_id = client.fetched().session_id
+        await served.world.runner("t").delete_records(Offset(2))
+        client.fetch({}, session=(session_id, 1), max_wait_ms=0)
+        assert client.fetched().partitions[T0].log_start_offset == 2
+        client.fetch({}, session=(session_id, 2), max_wait_ms=0)
+        assert client.fetched().partitions == {}
+
+
+@in_virtual_time
+async def test_every_answer_of_many_pipelined_fetches_leaves_in_order() -> None:
+    async with served_world() as served:
+        await with_topics(served, "t", "u")
+        served.world.produce("t", plain_batch(3))
+        client = served.client()
+        client.send_together(
+            client.frame(
+                ApiKey.FETCH,
+                FETCH_VERSION,
+                fetch_values({T0 if number % 2 else U0: 0}, max_wait_ms=100),
+            )
+            for number in range(10)
+        )
+        await asyncio.sleep(5)
+        answers: list[FetchAnswer] = [fetch_answer(answer) for answer in client.take()]
+        assert [len(answer.offsets(T0)) for answer in answers] == [0, 3] * 5
+        assert client.waiting == 0
