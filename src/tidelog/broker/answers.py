@@ -16,7 +16,7 @@ Buffers = list[BytesLike]
 class AnswersInOrder(Protocol):
     """What a pending answer needs from its connection."""
 
-    def answer_ready(self) -> None: ...
+    def answer_ready(self, size_bytes: int) -> None: ...
 
     @property
     def is_closed(self) -> bool: ...
@@ -25,7 +25,7 @@ class AnswersInOrder(Protocol):
 class PendingAnswer:
     """A place in a connection's queue of answers. Completed exactly once, or abandoned."""
 
-    __slots__ = ("_connection", "_on_abandoned", "buffers", "exclusive")
+    __slots__ = ("_connection", "_on_abandoned", "buffers", "exclusive", "size_bytes")
 
     def __init__(self, connection: AnswersInOrder, *, exclusive: bool) -> None:
         """An `exclusive` answer holds back the requests that follow until it is complete."""
@@ -33,6 +33,7 @@ class PendingAnswer:
         self.exclusive = exclusive
         self._on_abandoned: Callable[[], None] | None = None
         self.buffers: Buffers | None = None
+        self.size_bytes = 0
 
     @property
     def is_wanted(self) -> bool:
@@ -47,8 +48,9 @@ class PendingAnswer:
         """Fill the place; an empty list means that the client expects no answer."""
         assert self.buffers is None
         self.buffers = buffers
+        self.size_bytes = sum(map(len, buffers))
         self._on_abandoned = None
-        self._connection.answer_ready()
+        self._connection.answer_ready(self.size_bytes)
 
     def abandon(self) -> None:
         """The connection is gone: let whoever works on this answer stop."""

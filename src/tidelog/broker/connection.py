@@ -13,12 +13,16 @@ A connection stops handling what it has read, and reading once it holds a whole 
 
     - the client does not read its answers (`pause_writing`),
     - `PENDING_ANSWERS_MAX` answers are not ready yet, or one that is exclusive,
-    - it has used up its read budget of this turn (fairness; see FINDINGS on a bulk producer).
+    - answers of `QUEUED_ANSWERS_MAX_BYTES` are ready but have to wait for an earlier one,
+    - it has used up its budget of this turn: bytes read, bytes answered, and a share per request
+      (fairness; see FINDINGS on a bulk producer).
 
 Invariants:
 
     I1  Answers leave in the order in which their requests arrived.
     I2  A view of the shared buffer never outlives the callback; who needs bytes later copies them.
+    I3  `_held_bytes` of the server's answer memory are ours: answers that are ready and cannot
+        leave, and what the transport holds while the client does not read.
 """
 
 import asyncio
@@ -35,6 +39,9 @@ from tidelog.wire.produce_template import ProduceTemplate
 logger = logging.getLogger(__name__)
 
 PENDING_ANSWERS_MAX: Final = 512
+QUEUED_ANSWERS_MAX_BYTES: Final = 1024 * 1024
+# What handling a request takes of the budget, beside its bytes.
+REQUEST_SHARE_BYTES: Final = 128
 FIRST_OWN_BUFFER_BYTES: Final = 64 * 1024
 # A frame up to this size gets its whole buffer at once, to spare producers of 1 MB batches a copy.
 TRUSTED_FRAME_BYTES: Final = 2 * 1024 * 1024
@@ -76,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         "_own",
         "_owner",
         "_reading_paused",
+        "_ready_bytes",
         "_transport",
         "_write_paused",
         "client_software",
@@ -102,6 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         self._exclusive = False
         self._finishing = False
         self._held_bytes = 0
+        self._ready_bytes = 0
         self.closing = False
         self.peer_host = ""
         self.peer_port = 0
@@ -139,19 +148,19 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self.closing:
             return
+        answered_bytes = 0
         if self._own is None:
-            if not self._handle_only_frame(nbytes):
+            answered_bytes = self._handle_only_frame(nbytes)
+            if not answered_bytes:
                 self._handle_frames(self._owner.shared_buffer, nbytes)
         else:
             self._filled_bytes += nbytes
             self._handle_own()
         # After the answer: this client has it while we keep our books.
         self._owner.touched(self)
-        self._budget_bytes -= nbytes
-        if self._budget_bytes <= 0 and not self.closing:
-            self._budget_spent = True
-            self._pace_reading()
-            self._owner.loop.call_soon(self._renew_budget)
+        self._budget_bytes -= nbytes + answered_bytes
+        if self._budget_bytes <= 0:
+            self._end_turn()
 
     def eof_received(self) -> bool:
         return False
@@ -160,9 +169,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self.closing = True
         self._drop_own()
-        if self._held_bytes:
-            held, self._held_bytes = self._held_bytes, 0
-            self._owner.answer_memory.release(held)
+        self._ready_bytes = 0
+        self._hold(0)
         answers, self._answers = self._answers, deque()
         for answer in answers:
             answer.abandon()
@@ -174,9 +182,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        if self._held_bytes:
-            held, self._held_bytes = self._held_bytes, 0
-            self._owner.answer_memory.release(held)
         self._flush_answers()
         self._go_on()
 
@@ -203,39 +208,39 @@ class Connection(asyncio.BufferedProtocol):
         with memoryview(own) as view:
             self._handle_frames(view, filled_bytes)
 
-    def _handle_only_frame(self, nbytes: int) -> bool:
+    def _handle_only_frame(self, nbytes: int) -> int:
         """Handle one whole frame and nothing else, which is what most reads bring.
 
-        False leaves everything to `_handle_frames`, which does the same for any number of
-        frames. benchmarks/request_path.py
+        Returns the size of the answer, at least 1. 0 leaves everything to `_handle_frames`,
+        which does the same for any number of frames. benchmarks/request_path.py
         """
         owner = self._owner
         view = owner.shared_buffer
         if self._answers or self._write_paused or self._finishing or nbytes <= 4:
-            return False
+            return 0
         if _LENGTH.unpack_from(view)[0] != nbytes - 4 or nbytes > owner.request_max_bytes:
-            return False
+            return 0
         if owner.request_memory.is_exhausted:
-            return False
+            return 0
         self._handling = True
         try:
             answer = owner.dispatch(self, view[4:nbytes])
         except WireError as error:
             self.refuse(str(error))
-            return True
+            return 1
         finally:
             self._handling = False
         if answer.__class__ is bytes:
             self._send([answer])
-            return True
+            return len(answer)
         ready: Buffers = []
-        self._collect(answer, ready)
+        answered_bytes = self._collect(answer, ready)
         if ready:
             self._send(ready)
         if self._answers:
             self._flush_answers()
             self._pace_reading()
-        return True
+        return answered_bytes + 1
 
     def _handle_frames(self, view: memoryview, end: int) -> None:
         """Handle every whole frame in `view[:end]` and keep the rest for later."""
@@ -246,7 +251,7 @@ class Connection(asyncio.BufferedProtocol):
             while (frame_end := self._frame_end(view, position, end)) and self._may_go_on():
                 answer = self._owner.dispatch(self, view[position + 4 : frame_end])
                 position = frame_end
-                self._collect(answer, ready)
+                self._budget_bytes -= self._collect(answer, ready) + REQUEST_SHARE_BYTES
         except WireError as error:
             self._send(ready)
             self.refuse(str(error))
@@ -276,6 +281,8 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the next request may be handled; if not, `_go_on` is called when it may."""
         if self.closing:
             return False
+        if self._budget_bytes <= 0:
+            self._end_turn()
         memory = self._owner.request_memory
         if memory.is_exhausted:
             memory.when_available(self._go_on)
@@ -284,20 +291,23 @@ class Connection(asyncio.BufferedProtocol):
         self._blocked = True
         return False
 
-    def _collect(self, answer: Answer, ready: Buffers) -> None:
+    def _collect(self, answer: Answer, ready: Buffers) -> int:
+        """Put an answer where it belongs; return its size, as far as there is one yet."""
         if answer is None:
-            return
+            return 0
         if isinstance(answer, PendingAnswer):
             if answer.buffers is not None and not self._answers:
+                self._ready_bytes -= answer.size_bytes
                 ready.extend(answer.buffers)
             else:
                 self._answers.append(answer)
                 self._exclusive = answer.exclusive
-            return
+            return answer.size_bytes
+        size_bytes = len(answer) if isinstance(answer, bytes) else sum(map(len, answer))
         if self._answers:  # I1: it must wait for the ones before it.
             place = PendingAnswer(self, exclusive=False)
-            place.buffers = [answer] if isinstance(answer, bytes) else answer
             self._answers.append(place)
+            place.complete([answer] if isinstance(answer, bytes) else answer)
         elif isinstance(answer, bytes):
             ready.append(answer)
         else:
@@ -306,14 +316,17 @@ class Connection(asyncio.BufferedProtocol):
             # asks for much and reads nothing is stopped after the first answer.
             self._send(ready)
             ready.clear()
+        return size_bytes
 
     def _must_wait(self) -> bool:
         """Whether the next request may not be handled yet."""
         return (
             self._write_paused
+            or self._budget_spent
             or self._exclusive
             or self._finishing
             or len(self._answers) >= PENDING_ANSWERS_MAX
+            or self._ready_bytes >= QUEUED_ANSWERS_MAX_BYTES
         )
 
     def _keep(self, rest: memoryview) -> None:
@@ -356,6 +369,13 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- flow ------------------------------------------------------------------------------------
 
+    def _end_turn(self) -> None:
+        """Let the others have theirs."""
+        if not self._budget_spent and not self.closing:
+            self._budget_spent = True
+            self._pace_reading()
+            self._owner.loop.call_soon(self._renew_budget)
+
     def _renew_budget(self) -> None:
         self._budget_bytes = self._owner.read_budget_bytes
         self._budget_spent = False
@@ -388,9 +408,12 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def answer_ready(self) -> None:
+    def answer_ready(self, size_bytes: int) -> None:
         """A pending answer is complete; send it if its turn has come."""
-        if self._transport is None or self._handling:
+        if self._transport is None:
+            return
+        self._ready_bytes += size_bytes
+        if self._handling:
             return
         self._flush_answers()
         self._go_on()
@@ -400,6 +423,7 @@ class Connection(asyncio.BufferedProtocol):
         answers = self._answers
         while answers and answers[0].buffers is not None and not self._write_paused:
             answer = answers.popleft()
+            self._ready_bytes -= answer.size_bytes
             buffers = answer.buffers
             assert buffers is not None
             if answer.exclusive:  # It was the last of the queue, nothing was handled after it.
@@ -410,6 +434,8 @@ class Connection(asyncio.BufferedProtocol):
                 ready.clear()
         if ready:
             self._send(ready)
+        if self._ready_bytes or self._held_bytes:
+            self._hold_unsent()
         self._close_if_finished()
 
     def _send(self, buffers: Buffers) -> None:
@@ -421,9 +447,19 @@ class Connection(asyncio.BufferedProtocol):
         else:
             transport.writelines(buffers)
         if self._write_paused:
-            held = transport.get_write_buffer_size()
-            self._owner.answer_memory.hold(held - self._held_bytes)
-            self._held_bytes = held
+            self._hold_unsent()
+
+    def _hold_unsent(self) -> None:
+        """Count what cannot leave. I3"""
+        unread_bytes = self.unread_answer_bytes if self._write_paused else 0
+        self._hold(self._ready_bytes + unread_bytes)
+
+    def _hold(self, size_bytes: int) -> None:
+        before, self._held_bytes = self._held_bytes, size_bytes
+        if size_bytes > before:
+            self._owner.answer_memory.hold(size_bytes - before)
+        elif size_bytes < before:
+            self._owner.answer_memory.release(before - size_bytes)
 
     # -- ends ------------------------------------------------------------------------------------
 

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from tests.unit.broker.fake_transport import FakeTransport, Outbox
 from tidelog.base.errors import WireError
 from tidelog.broker.answers import PendingAnswer
-from tidelog.broker.connection import PENDING_ANSWERS_MAX, Answer, Connection
+from tidelog.broker.connection import (
+    PENDING_ANSWERS_MAX,
+    QUEUED_ANSWERS_MAX_BYTES,
+    Answer,
+    Connection,
+)
 from tidelog.broker.memory import MemoryBound
 
 SHARED_BYTES = 4_096
@@ -47,6 +52,7 @@ class Owner:
         self.frames: list[bytes] = []
         self.pending: list[PendingAnswer] = []
         self.is_forgotten = False
+        self.answer_bytes = 0
 
     def admit(self, connection: Connection) -> bool:
         return True
@@ -69,6 +75,8 @@ class Owner:
                 return answer
             case b"l":
                 return [content, b"|"]
+            case b"B":
+                return bytes(self.answer_bytes)
             case b"!":
                 raise WireError("bang")
             case _:
@@ -258,3 +266,155 @@ def test_finishing_lets_due_answers_leave_and_handles_nothing_more(
     assert bytes(client.transport.sent) == b"P"
     assert client.transport.is_closed
     assert owner.frames == [b"p"]
+
+
+def test_answers_count_against_the_read_budget() -> None:
+    """Small requests with large answers must not hold up the others either."""
+    owner = Owner(read_budget_bytes=1_000)
+    owner.answer_bytes = 500
+    client = Client(owner)
+    client.send(framed(*[b"Big"] * 100))
+    assert len(owner.frames) < 10
+    while len(owner.frames) < 100:
+        before = len(owner.frames)
+        owner.fake_loop.turn()
+        assert before < len(owner.frames) < before + 10
+    owner.fake_loop.turn()
+    assert client.transport.reads
+    assert len(client.transport.sent) == 100 * 500
+
+
+def test_requests_without_an_answer_count_against_the_read_budget() -> None:
+    owner = Owner(read_budget_bytes=4_000)
+    client = Client(owner)
+    client.send(framed(*[b"s"] * 500))
+    assert len(owner.frames) < 100
+    for _ in range(100):
+        owner.fake_loop.turn()
+    assert len(owner.frames) == 500
+
+
+def test_answers_that_wait_for_an_earlier_one_count_as_unread(owner: Owner, client: Client) -> None:
+    client.send(framed(b"p", b"a" * 1_000))
+    assert owner.answer_memory.held_bytes == 1_000
+    owner.pending[0].complete([b"P"])
+    assert owner.answer_memory.held_bytes == 0
+    assert bytes(client.transport.sent) == b"P" + b"a" * 1_000
+
+
+def test_late_answers_that_wait_for_an_earlier_one_count_as_unread(
+    owner: Owner, client: Client
+) -> None:
+    client.send(framed(b"p", b"p", b"p"))
+    owner.pending[1].complete([b"second", b"answer"])
+    assert owner.answer_memory.held_bytes == 12
+    client.transport.is_stalled = True
+    owner.pending[0].complete([b"first"])
+    assert owner.answer_memory.held_bytes == 17
+    client.transport.take_all()
+    assert owner.answer_memory.held_bytes == 0
+    owner.pending[2].complete([b"."])
+    assert bytes(client.transport.sent) == b"firstsecondanswer."
+
+
+def test_answers_that_wait_for_an_earlier_one_are_bounded(owner: Owner, client: Client) -> None:
+    owner.answer_bytes = QUEUED_ANSWERS_MAX_BYTES // 4
+    client.send(framed(b"p", *[b"Big"] * 20))
+    assert len(owner.frames) == 1 + 4
+    owner.pending[0].complete([b"P"])
+    for _ in range(100):
+        owner.fake_loop.turn()
+        client.deliver()
+    assert len(owner.frames) == 1 + 20
+    assert owner.answer_memory.held_bytes == 0
+
+
+def test_a_lost_connection_gives_back_answers_that_never_left(owner: Owner, client: Client) -> None:
+    client.send(framed(b"p", b"a" * 1_000))
+    client.connection.connection_lost(None)
+    assert owner.answer_memory.held_bytes == 0
+
+
+def test_a_parked_request_does_not_stop_the_reading(owner: Owner, client: Client) -> None:
+    """Somebody has to hear the client hang up."""
+    client.send(framed(b"x"))
+    assert client.transport.reads
+    client.send(struct.pack(">i", 10) + b"half")
+    assert client.transport.reads
+    client.send(b"123456")
+    assert not client.transport.reads
+    assert owner.frames == [b"x"]
+    owner.pending[0].complete([b"X"])
+    assert owner.frames == [b"x", b"half123456"]
+
+
+@given(
+    kinds=st.lists(st.sampled_from("apxls"), min_size=1, max_size=25),
+    chunk_bytes=st.integers(1, 200),
+    order=st.randoms(use_true_random=False),
+)
+def test_every_request_is_answered_once_whatever_happens_in_between(
+    kinds: list[str], chunk_bytes: int, order: Any
+) -> None:
+    """Stalls, memory that runs out, budgets: in the end each answer has left, in order."""
+    owner = Owner(read_budget_bytes=400)
+    owner.request_memory = MemoryBound(1)
+    client = Client(owner)
+    bodies = [f"{kind}{number};".encode() for number, kind in enumerate(kinds)]
+    client.send(framed(*bodies), chunk_bytes=chunk_bytes)
+    world = Trouble(owner, client, order)
+    for _ in range(40 * len(bodies)):
+        world.happens()
+        client.deliver(chunk_bytes)
+    for _ in range(3 * len(bodies)):
+        world.ends()
+        client.deliver(chunk_bytes)
+    assert owner.frames == bodies
+    expected = [body + b"|" * (body[:1] == b"l") for body in bodies if body[:1] != b"s"]
+    assert bytes(client.transport.sent) == b"".join(expected)
+    assert owner.answer_memory.held_bytes == 0
+    assert owner.frame_memory.held_bytes == 0
+    assert client.transport.reads
+
+
+class Trouble:
+    """What may come between a request and its answer."""
+
+    def __init__(self, owner: Owner, client: Client, chance: Any) -> None:
+        self.owner = owner
+        self.client = client
+        self.chance = chance
+        self.completed = 0
+
+    def happens(self) -> None:
+        transport, memory = self.client.transport, self.owner.request_memory
+        match self.chance.randrange(6):
+            case 0:
+                transport.is_stalled = True
+            case 1 if transport.is_stalled:
+                transport.take_all()
+            case 2 if not memory.held_bytes:
+                memory.hold(1)
+            case 3 if memory.held_bytes:
+                memory.release(1)
+            case 4:
+                self.owner.fake_loop.turn()
+            case _:
+                self.complete_one()
+
+    def ends(self) -> None:
+        if self.owner.request_memory.held_bytes:
+            self.owner.request_memory.release(1)
+        if self.client.transport.is_stalled:
+            self.client.transport.take_all()
+        self.owner.fake_loop.turn()
+        while self.complete_one():
+            pass
+
+    def complete_one(self) -> bool:
+        if self.completed == len(self.owner.pending):
+            return False
+        late = [body for body in self.owner.frames if body[:1] in b"px"]
+        self.completed += 1
+        self.owner.pending[self.completed - 1].complete([late[self.completed - 1]])
+        return True
