@@ -15,7 +15,7 @@ This is the top of a connection and the one place that catches `Exception`.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Protocol
 
 from tidelog.base.errors import RequestRefused, WireError
@@ -120,31 +120,26 @@ class Dispatcher:
         pending = PendingAnswer(connection, exclusive=True)
         if self._cold is None:
             # The frame is read over by then, so the request waits as a copy.
-            work = self._load_then_run(connection, pending, bytes(frame), header)
+            work = self._load_then_run(pending, connection, bytes(frame), header)
         else:
             request = messages.decode_request(key, header.api_version, frame, header.body_position)
-            work = self._run(connection, pending, request, header)
-        self._tasks.create_task(work)
+            work = self._run(pending, connection, request, header)
+        self._tasks.create_task(_at_the_cost_of(connection, header, work))
         return pending
 
     async def _load_then_run(
-        self, connection: Connection, pending: PendingAnswer, frame: bytes, header: RequestHeader
+        self, pending: PendingAnswer, connection: Connection, frame: bytes, header: RequestHeader
     ) -> None:
         """The first admin request of this broker: importing must not hold up the others."""
         await asyncio.to_thread(self.warm_up)
-        key = ApiKey(header.api_key)
-        view = memoryview(frame)
-        try:
-            request = messages.decode_request(key, header.api_version, view, header.body_position)
-        except WireError as error:
-            connection.refuse(str(error))
-            return
-        await self._run(connection, pending, request, header)
+        key, view = ApiKey(header.api_key), memoryview(frame)
+        request = messages.decode_request(key, header.api_version, view, header.body_position)
+        await self._run(pending, connection, request, header)
 
     async def _run(
         self,
-        connection: Connection,
         pending: PendingAnswer,
+        connection: Connection,
         request: object,
         header: RequestHeader,
     ) -> None:
@@ -155,20 +150,25 @@ class Dispatcher:
             peer_host=connection.peer_host,
             listener_name=connection.listener_name,
         )
-        try:
-            response = await self._cold[ApiKey(header.api_key)].handle(request, context)
-            frame = messages.encode_response(response, header.api_version, header.correlation_id)
-        except AssertionError:
-            raise
-        except RequestRefused as refusal:
-            connection.refuse(f"api key {header.api_key}: {refusal}")
-            return
-        except Exception:
-            logger.exception("request failed", extra={"api_key": header.api_key})
-            connection.refuse(f"internal error while handling api key {header.api_key}")
-            return
+        response = await self._cold[ApiKey(header.api_key)].handle(request, context)
+        frame = messages.encode_response(response, header.api_version, header.correlation_id)
         if pending.is_wanted:
             pending.complete([frame])
+
+
+async def _at_the_cost_of(
+    connection: Connection, header: RequestHeader, work: Coroutine[None, None, None]
+) -> None:
+    """Whatever goes wrong with one request ends its connection and nothing else."""
+    try:
+        await work
+    except AssertionError:
+        raise
+    except (RequestRefused, WireError) as error:
+        connection.refuse(f"api key {header.api_key}: {error}")
+    except Exception:
+        logger.exception("request failed", extra={"api_key": header.api_key})
+        connection.refuse(f"internal error while handling api key {header.api_key}")
 
 
 def _supported_key(header: RequestHeader) -> ApiKey:

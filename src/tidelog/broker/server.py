@@ -73,6 +73,7 @@ class Server:
         self._sweeper: asyncio.TimerHandle | None = None
         self._now_ms = clock.monotonic_ms()
         self._drained: asyncio.Event | None = None
+        self._is_draining = False
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -112,6 +113,7 @@ class Server:
 
     async def drain(self, within_s: float) -> None:
         """Stop accepting and reading, let answers that are on their way leave, close everything."""
+        self._is_draining = True
         self.stop_listening()
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -134,6 +136,8 @@ class Server:
 
     def admit(self, connection: Connection) -> bool:
         """Whether one more connection fits; it is counted if so."""
+        if self._is_draining:
+            return False  # Accepted just before the listener closed.
         host = connection.peer_host
         per_ip = self.limits.connections_max_per_ip_overrides.get(
             host, self.limits.connections_max_per_ip
@@ -177,7 +181,8 @@ class Server:
         for connection, last_used_ms in self._last_used_ms.items():
             if self._now_ms - last_used_ms < self.limits.idle_max_ms:
                 break
-            idle.append(connection)
+            if not connection.closing:
+                idle.append(connection)
         for connection in idle:
             logger.info("idle connection closed", extra={"peer": _peer(connection)})
             connection.close()

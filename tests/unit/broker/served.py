@@ -16,7 +16,7 @@ from tests.support.kio_codec import Values, milliseconds, request_bytes
 from tests.unit.broker.fake_transport import FakeTransport, Outbox
 from tests.unit.broker.world import LISTENER, World, broker_world
 from tidelog.broker.connection import Connection
-from tidelog.broker.dispatch import Dispatcher
+from tidelog.broker.dispatch import DirectHandler, Dispatcher
 from tidelog.broker.fetch_reader import FetchReader
 from tidelog.broker.handlers.api_versions import ApiVersionsHandler
 from tidelog.broker.handlers.fetch import FetchHandler
@@ -66,17 +66,16 @@ class ServedWorld:
             clock=world.clock,
             loop=loop,
         )
+        self.produce = ProduceHandler(partitions, world.clock, loop)
+        self.direct: dict[ApiKey, DirectHandler] = {
+            ApiKey.FETCH: self.fetch,
+            ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, tasks),
+            ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(partitions),
+            ApiKey.API_VERSIONS: ApiVersionsHandler(),
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(partitions),
+        }
         dispatcher = Dispatcher(
-            produce=ProduceHandler(partitions, world.clock, loop),
-            direct={
-                ApiKey.FETCH: self.fetch,
-                ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, tasks),
-                ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(partitions),
-                ApiKey.API_VERSIONS: ApiVersionsHandler(),
-                ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(partitions),
-            },
-            load_cold=lambda: {},
-            tasks=tasks,
+            produce=self.produce, direct=self.direct, load_cold=lambda: {}, tasks=tasks
         )
         self.server = Server(
             limits=ServerLimits(
