@@ -41,6 +41,7 @@ from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.replicas import Replicas
+from tidelog.broker.request_tasks import RequestTasks
 from tidelog.broker.server import Server, ServerLimits
 from tidelog.broker.topic_creation import TopicCreation
 from tidelog.broker.upkeep import Upkeep
@@ -248,6 +249,7 @@ class Node:
     ) -> Dispatcher:
         replication = self._config.replication
         partitions = self._partitions
+        requests = RequestTasks(tasks)
         fetch = FetchHandler(
             reader=FetchReader(
                 partitions=partitions,
@@ -267,7 +269,7 @@ class Node:
             partitions=partitions,
             topic_creation=TopicCreation(controller, replicas),
             auto_create_topics=replication.auto_create_topics_enable,
-            tasks=tasks,
+            tasks=requests,
         )
 
         def load_cold() -> ColdHandlers:
@@ -282,15 +284,17 @@ class Node:
             produce=ProduceHandler(partitions, self._clock, loop),
             direct={
                 ApiKey.FETCH: fetch,
-                ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, tasks),
+                ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, requests),
                 ApiKey.METADATA: metadata,
                 ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(partitions),
                 ApiKey.API_VERSIONS: ApiVersionsHandler(),
-                ApiKey.INIT_PRODUCER_ID: InitProducerIdHandler(controller=controller, tasks=tasks),
+                ApiKey.INIT_PRODUCER_ID: InitProducerIdHandler(
+                    controller=controller, tasks=requests
+                ),
                 ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(partitions),
             },
             load_cold=load_cold,
-            tasks=tasks,
+            tasks=requests,
         )
 
     def _announce(self, endpoints: Sequence[Endpoint]) -> None:

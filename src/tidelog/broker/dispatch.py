@@ -10,18 +10,20 @@ background after start), so that a broker starts and serves without them. While 
 being worked on, its connection handles nothing else: a client that pipelines CreateTopics and
 Produce finds its topic there.
 
-This is the top of a connection and the one place that catches `Exception`.
+This is the top of a connection, which catches `Exception`; what a request leaves to be done later
+is caught in `request_tasks.py`. Nobody else does that.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from tidelog.base.errors import RequestRefused, WireError
+from tidelog.base.errors import WireError
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.request_tasks import RequestTasks
 from tidelog.wire import messages
 from tidelog.wire.api import SUPPORTED, ApiKey, RequestHeader, decode_request_header
 
@@ -68,7 +70,7 @@ class Dispatcher:
         produce: ProduceHandler,
         direct: Mapping[ApiKey, DirectHandler],
         load_cold: Callable[[], ColdHandlers],
-        tasks: asyncio.TaskGroup,
+        tasks: RequestTasks,
     ) -> None:
         self._answer_repeated = produce.answer_repeated
         handlers = {ApiKey.PRODUCE: produce, **direct}
@@ -124,7 +126,7 @@ class Dispatcher:
         else:
             request = messages.decode_request(key, header.api_version, frame, header.body_position)
             work = self._run(pending, connection, request, header)
-        self._tasks.create_task(_at_the_cost_of(connection, header, work))
+        self._tasks.start(connection, header.api_key, work)
         return pending
 
     async def _load_then_run(
@@ -154,21 +156,6 @@ class Dispatcher:
         frame = messages.encode_response(response, header.api_version, header.correlation_id)
         if pending.is_wanted:
             pending.complete([frame])
-
-
-async def _at_the_cost_of(
-    connection: Connection, header: RequestHeader, work: Coroutine[None, None, None]
-) -> None:
-    """Whatever goes wrong with one request ends its connection and nothing else."""
-    try:
-        await work
-    except AssertionError:
-        raise
-    except (RequestRefused, WireError) as error:
-        connection.refuse(f"api key {header.api_key}: {error}")
-    except Exception:
-        logger.exception("request failed", extra={"api_key": header.api_key})
-        connection.refuse(f"internal error while handling api key {header.api_key}")
 
 
 def _supported_key(header: RequestHeader) -> ApiKey:

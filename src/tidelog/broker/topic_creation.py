@@ -25,7 +25,7 @@ class TopicCreation:
         theirs = {name: self._under_way[name] for name in names if name in self._under_way}
         refused = await self._create(ours) if ours else {}
         for name, future in theirs.items():
-            code = await future
+            code = await asyncio.shield(future)  # Others wait for the same.
             if code is not ErrorCode.NONE:
                 refused[name] = code
         return refused

@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from tidelog.base.errors import StorageError, TidelogError
+from tidelog.base.errors import RequestRefused, StorageError, TidelogError
 from tidelog.base.ports import Clock
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.partitions import Partitions
@@ -76,6 +76,8 @@ class Upkeep:
                 await runner.enforce_retention(self._clock.now_ms())
             except StorageError as error:
                 runner.log_directory.on_failure(error)
+            except RequestRefused:
+                pass  # Deleted under our hands, the topic or its records. There is a next round.
             if count % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
 

@@ -25,6 +25,7 @@ from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.memory import MemoryBound
+from tidelog.broker.request_tasks import RequestTasks
 from tidelog.broker.server import Server, ServerLimits
 from tidelog.core.sessions import FetchSessionCache
 from tidelog.records.batch import iter_headers
@@ -66,16 +67,17 @@ class ServedWorld:
             clock=world.clock,
             loop=loop,
         )
+        self.requests = RequestTasks(tasks)
         self.produce = ProduceHandler(partitions, world.clock, loop)
         self.direct: dict[ApiKey, DirectHandler] = {
             ApiKey.FETCH: self.fetch,
-            ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, tasks),
+            ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, self.requests),
             ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(partitions),
             ApiKey.API_VERSIONS: ApiVersionsHandler(),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(partitions),
         }
         dispatcher = Dispatcher(
-            produce=self.produce, direct=self.direct, load_cold=lambda: {}, tasks=tasks
+            produce=self.produce, direct=self.direct, load_cold=lambda: {}, tasks=self.requests
         )
         self.server = Server(
             limits=ServerLimits(

@@ -39,12 +39,15 @@ class ColdHandler:
 async def with_cold_handler(
     *, is_loaded: bool
 ) -> AsyncIterator[tuple[ServedWorld, ColdHandler, Client]]:
-    async with served_world() as served, asyncio.TaskGroup() as tasks:
+    async with served_world() as served:
         handler = ColdHandler()
         hot = {ApiKey.PRODUCE, *served.direct}
         cold: ColdHandlers = {key: handler for key in SUPPORTED if key not in hot}
         dispatcher = Dispatcher(
-            produce=served.produce, direct=served.direct, load_cold=lambda: cold, tasks=tasks
+            produce=served.produce,
+            direct=served.direct,
+            load_cold=lambda: cold,
+            tasks=served.requests,
         )
         if is_loaded:
             dispatcher.warm_up()

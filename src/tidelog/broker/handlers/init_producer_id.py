@@ -4,7 +4,6 @@ Ids come from blocks of a thousand that the coordinator hands out once and never
 crashes. The next block is asked for when the last id is taken; requests that arrive meanwhile wait.
 """
 
-import asyncio
 from collections import deque
 
 from tidelog.base.errors import ErrorCode, RequestRefused
@@ -12,6 +11,7 @@ from tidelog.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.broker.request_tasks import RequestTasks
 from tidelog.wire.api import RequestHeader
 from tidelog.wire.init_producer_id import (
     InitProducerIdRequest,
@@ -26,7 +26,7 @@ FIRST_EPOCH = 0
 class InitProducerIdHandler:
     """Gives every producer that asks an id of its own."""
 
-    def __init__(self, *, controller: ControllerRunner, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, *, controller: ControllerRunner, tasks: RequestTasks) -> None:
         self._controller = controller
         self._tasks = tasks
         self._block = iter(range(0))
@@ -45,7 +45,7 @@ class InitProducerIdHandler:
         self._waiting.append((pending, header))
         if not self._is_asking:
             self._is_asking = True
-            self._tasks.create_task(self._ask_for_block())
+            self._tasks.start(connection, header.api_key, self._ask_for_block())
         return pending
 
     async def _ask_for_block(self) -> None:
@@ -57,6 +57,8 @@ class InitProducerIdHandler:
             self._refuse_waiting(refusal.code)
         finally:
             self._is_asking = False
+            # None is left unless something unforeseen happened; nobody would answer them then.
+            self._refuse_waiting(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _serve_waiting(self) -> None:
         while self._waiting:

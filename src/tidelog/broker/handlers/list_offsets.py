@@ -5,7 +5,6 @@ the log directory's thread. An offset that a consumer may not read yet is not to
 ends at or beyond the high watermark (or the last stable offset) found nothing.
 """
 
-import asyncio
 from collections import Counter
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.fetch_reader import READ_COMMITTED
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.partitions import Partitions
+from tidelog.broker.request_tasks import RequestTasks
 from tidelog.storage.log import TimestampOffset
 from tidelog.wire.api import RequestHeader
 from tidelog.wire.list_offsets import (
@@ -38,14 +38,18 @@ class ListOffsetsHandler:
     """One partition's failure is that partition's error code."""
 
     partitions: Partitions
-    tasks: asyncio.TaskGroup
+    tasks: RequestTasks
 
     def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
         request = decode_list_offsets(frame, header.body_position, header.api_version)
         repeated = _repeated(request)
         if any(_is_search(query) for _, queries in request.topics for query in queries):
             pending = PendingAnswer(connection, exclusive=False)
-            self.tasks.create_task(self._search_then_answer(pending, request, header, repeated))
+            self.tasks.start(
+                connection,
+                header.api_key,
+                self._search_then_answer(pending, request, header, repeated),
+            )
             return pending
         return self._encode(
             header,

@@ -4,7 +4,6 @@ A topic that does not exist is created if both the client and `auto.create.topic
 (P4). The answer then waits for the creation, so that the client can go on at once.
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from tidelog.base.ids import NO_BROKER
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.partitions import Partitions
+from tidelog.broker.request_tasks import RequestTasks
 from tidelog.broker.topic_creation import TopicCreation
 from tidelog.core.controller.image import ClusterImage, PartitionImage, TopicImage
 from tidelog.core.controller.names import require_legal
@@ -44,15 +44,17 @@ class MetadataHandler:
     partitions: Partitions
     topic_creation: TopicCreation
     auto_create_topics: bool
-    tasks: asyncio.TaskGroup
+    tasks: RequestTasks
 
     def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
         request = decode_metadata(frame, header.body_position, header.api_version)
         missing = self._to_create(request)
         if missing:
             pending = PendingAnswer(connection, exclusive=True)
-            self.tasks.create_task(
-                self._create_then_answer(connection, pending, request, header, missing)
+            self.tasks.start(
+                connection,
+                header.api_key,
+                self._create_then_answer(connection, pending, request, header, missing),
             )
             return pending
         return self._encode(connection, request, header, {})
