@@ -76,9 +76,6 @@ class ServedWorld:
             ApiKey.API_VERSIONS: ApiVersionsHandler(),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(partitions),
         }
-        dispatcher = Dispatcher(
-            produce=self.produce, direct=self.direct, load_cold=lambda: {}, tasks=self.requests
-        )
         self.server = Server(
             limits=ServerLimits(
                 request_max_bytes=2**20,
@@ -94,8 +91,19 @@ class ServedWorld:
             frame_memory=self.frame_memory,
             request_memory=world.request_memory,
             answer_memory=self.answer_memory,
-            dispatch=dispatcher.dispatch,
+            dispatch=self._dispatcher().dispatch,
         )
+
+    def _dispatcher(self) -> Dispatcher:
+        return Dispatcher(
+            produce=self.produce, direct=self.direct, load_cold=lambda: {}, tasks=self.requests
+        )
+
+    def serve(self, metadata: DirectHandler, init_producer_id: DirectHandler) -> None:
+        """Answer what needs a controller, too."""
+        self.direct[ApiKey.METADATA] = metadata
+        self.direct[ApiKey.INIT_PRODUCER_ID] = init_producer_id
+        self.server.dispatch = self._dispatcher().dispatch
 
     def client(self) -> "Client":
         return Client(self)
