@@ -320,6 +320,8 @@ def _limits(network: NetworkConfig) -> ServerLimits:
         connections_max_per_ip_overrides=network.connection_overrides,
         idle_max_ms=network.connections_max_idle_ms,
         slow_reader_max_ms=network.tidelog_slow_reader_timeout_ms,
+        send_buffer_bytes=network.socket_send_buffer_bytes,
+        receive_buffer_bytes=network.socket_receive_buffer_bytes,
     )
 
 

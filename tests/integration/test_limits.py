@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +99,37 @@ def test_idle_connections_are_closed_and_busy_ones_are_not(start_broker: StartBr
         else:
             pytest.fail("the idle connection was not closed")
     assert "idle connection closed" in broker.log_text()
+
+
+def test_socket_buffers_are_bounded_when_asked(start_broker: StartBroker) -> None:
+    """A client that reads nothing of a large answer gets what the small buffer holds, no more."""
+    unread = {}
+    for size_bytes in ("-1", "16384"):
+        broker = start_broker({"socket.send.buffer.bytes": size_bytes})
+        create_topic(broker.bootstrap, "big", partition_count=1, config={})
+        records = numbered_records(4_000, value_size_bytes=1_000, seed="big")
+        send(broker.bootstrap, "big", records, partition=0, settings={"linger.ms": 20})
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            client.connect(("127.0.0.1", broker.port))
+            body = struct.pack(">hhih", 1, 4, 9, -1)
+            body += struct.pack(">iiiib", -1, 0, 1, 50_000_000, 0)
+            body += struct.pack(">ih", 1, 3) + b"big" + struct.pack(">iiqi", 1, 0, 0, 50_000_000)
+            client.sendall(struct.pack(">i", len(body)) + body)
+            assert client.recv(1)
+            unread[size_bytes] = _in_flight_bytes(broker.port)
+    assert unread["16384"] < unread["-1"]
+
+
+def _in_flight_bytes(port: int) -> int:
+    """What the broker's kernel holds for a client that does not read; from /proc/net/tcp."""
+    lines = Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]
+    queued = [
+        int(line.split()[4].split(":")[0], 16)
+        for line in lines
+        if line.split()[1].endswith(f":{port:04X}")
+    ]
+    return max(queued)
 
 
 def test_a_stopping_broker_lets_answers_leave_and_marks_its_folder(

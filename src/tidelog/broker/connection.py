@@ -27,6 +27,7 @@ Invariants:
 
 import asyncio
 import logging
+import socket
 import struct
 from collections import deque
 from typing import Final, Protocol, cast
@@ -126,6 +127,19 @@ class Connection(asyncio.BufferedProtocol):
     def unread_answer_bytes(self) -> int:
         """What the client has not taken yet; shrinks as it reads."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def set_buffers(self, *, send_bytes: int, receive_bytes: int) -> None:
+        """Bound the kernel's buffers of this socket; a negative size leaves it to the system."""
+        assert self._transport is not None
+        kernel_socket = self._transport.get_extra_info("socket")
+        if kernel_socket is None:
+            return
+        for option, size_bytes in (
+            (socket.SO_SNDBUF, send_bytes),
+            (socket.SO_RCVBUF, receive_bytes),
+        ):
+            if size_bytes >= 0:
+                kernel_socket.setsockopt(socket.SOL_SOCKET, option, size_bytes)
 
     # -- asyncio's callbacks ---------------------------------------------------------------------
 

@@ -40,6 +40,8 @@ class ServerLimits:
     connections_max_per_ip_overrides: Mapping[str, int]
     idle_max_ms: int
     slow_reader_max_ms: int
+    send_buffer_bytes: int
+    receive_buffer_bytes: int
 
 
 class Server:
@@ -150,6 +152,10 @@ class Server:
             return False
         self._per_ip[host] += 1
         self._last_used_ms[connection] = self._now_ms
+        connection.set_buffers(
+            send_bytes=self.limits.send_buffer_bytes,
+            receive_bytes=self.limits.receive_buffer_bytes,
+        )
         return True
 
     def forget(self, connection: Connection) -> None:

@@ -61,14 +61,14 @@ class NetworkConfig:
     )
     socket_send_buffer_bytes: int = option(
         "socket.send.buffer.bytes",
-        102_400,
+        -1,
         ConfigType.INT,
         "SO_SNDBUF of client sockets; -1 leaves it to the operating system.",
         minimum=-1,
     )
     socket_receive_buffer_bytes: int = option(
         "socket.receive.buffer.bytes",
-        102_400,
+        -1,
         ConfigType.INT,
         "SO_RCVBUF of client sockets; -1 leaves it to the operating system.",
         minimum=-1,

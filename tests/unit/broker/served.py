@@ -85,6 +85,8 @@ class ServedWorld:
                 connections_max_per_ip_overrides={},
                 idle_max_ms=600_000,
                 slow_reader_max_ms=30_000,
+                send_buffer_bytes=-1,
+                receive_buffer_bytes=-1,
             ),
             clock=world.clock,
             loop=loop,
