@@ -44,6 +44,7 @@ CASES = (Case("Fetch of 64 KB", 1), Case("Fetch of 1 MB", 16))
 
 
 def measure(bench: Bench) -> None:
+    bench.on_one_core()
     bootstraps = _start_brokers(bench)
     for case in CASES:
         _measure_case(bench, case, bootstraps)

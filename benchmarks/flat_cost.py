@@ -51,6 +51,7 @@ FLAT = Target(requirement="T8", of=GROWN, against=SMALL, at_most=1.2)
 
 
 def measure(bench: Bench) -> None:
+    bench.on_one_core()
     _allow_many_files()
     subject = next(name for name in bench.subjects if name != FLOOR)
     bench.remarks.append(f"small and grown are two states of {subject}")

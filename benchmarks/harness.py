@@ -8,12 +8,17 @@ A script states its question, declares its metrics and fills them; this module d
     H3  Five rounds or more count, and their median. `--quick` has fewer and smaller ones: it shows
         that a benchmark works, not what the answer is.
 
+    H4  Round trips of single requests are measured on one core (`on_one_core`). On two, most of such
+        a round trip is the waking of the other core, and it is one figure or twice that by the
+        scheduler's whim.
+
 Results go to stdout (a table, or JSON with `--json`), progress to stderr. Exit code 0: measured;
 1: measured and a target was missed.
 """
 
 import argparse
 import json
+import os
 import shlex
 import shutil
 import sys
@@ -61,6 +66,10 @@ class Bench:
     def count(self, full: int) -> int:
         """A number of records or requests, less when it has to be quick."""
         return max(1, full // QUICK_DIVISOR) if self.quick else full
+
+    def on_one_core(self) -> None:
+        """Keep the client, and every system started from now on, on the same core (H4)."""
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
     def has(self, subject: str) -> bool:
         return subject in self.subjects

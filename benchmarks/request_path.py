@@ -30,6 +30,7 @@ NEAR_THE_FLOOR = Target(requirement="request path", of=TIDELOG, against=FLOOR, a
 
 
 def measure(bench: Bench) -> None:
+    bench.on_one_core()
     frame = produce_frame(TOPIC, 0, batch_of(1, VALUE_SIZE_BYTES, timestamp_ms=now_ms()), acks=1)
     bootstraps = _start_brokers(bench)
     if bench.has(FLOOR):
