@@ -7,10 +7,9 @@ A script states its question, declares its metrics and fills them; this module d
     H2  Rounds of warming up come first and count for nothing. A JVM needs them; all get them.
     H3  Five rounds or more count, and their median. `--quick` has fewer and smaller ones: it shows
         that a benchmark works, not what the answer is.
-
-    H4  Round trips of single requests are measured on one core (`on_one_core`). On two, most of such
-        a round trip is the waking of the other core, and it is one figure or twice that by the
-        scheduler's whim.
+    H4  Round trips of single requests are measured on one core (`on_one_core`). On two, most of
+        such a round trip is the waking of the other core, and it is one figure or twice that by
+        the scheduler's whim.
 
 Results go to stdout (a table, or JSON with `--json`), progress to stderr. Exit code 0: measured;
 1: measured and a target was missed.
