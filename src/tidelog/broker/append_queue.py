@@ -1,18 +1,40 @@
-"""Batches that cannot be appended yet, in the order in which they came.
+"""Batches that cannot be appended yet, in the order in which they came, and what they wait for.
+
+    push ──▶ ┌──────┬──────┬──────┐ ──▶ attempt ──▶ appended or refused: settle, then the next one
+             │      │      │ head │        │
+             └──────┴──────┴──────┘        └──▶ a thread is needed (`Preparation`), busy until then
+                                                   roll      begin a new segment
+                                                   rewrite   check or compress the head again
 
 Their bytes are copies and count as held until they are appended or refused (`broker/memory.py`).
 Giving memory back lets other requests in at once, perhaps to the same partition: so a batch is
 taken off the queue only when nothing can overtake it any more.
+
+Invariants:
+
+    I1  Batches are attempted in the order of `push`.
+    I2  Nothing is attempted while `is_busy`: the log is being rolled, or the head rewritten.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
+from enum import Enum
 from typing import NamedTuple
 
+from tidelog.base.errors import RequestRefused
+from tidelog.base.ports import BytesLike, Clock
 from tidelog.broker.memory import MemoryBound
 from tidelog.wire.produce import PartitionProduceResult
 
 Settle = Callable[[PartitionProduceResult], None]
+
+
+class Preparation(Enum):
+    """What has to happen on a thread before a batch can be appended."""
+
+    ROLL = "roll"
+    REWRITE = "rewrite"
 
 
 class QueuedAppend(NamedTuple):
@@ -25,32 +47,122 @@ class QueuedAppend(NamedTuple):
 
 
 class AppendQueue:
-    """The queue of one partition."""
+    """The queue of one partition, and the only one who rolls its log."""
 
-    __slots__ = ("_appends", "_memory")
+    __slots__ = (
+        "_appends",
+        "_attempt",
+        "_clock",
+        "_is_working_off",
+        "_memory",
+        "_on_rolled",
+        "_refused",
+        "_start_rewrite",
+        "_start_roll",
+        "is_busy",
+        "must_wait",
+    )
 
-    def __init__(self, memory: MemoryBound) -> None:
+    def __init__(
+        self,
+        *,
+        memory: MemoryBound,
+        clock: Clock,
+        attempt: Callable[[QueuedAppend, int], PartitionProduceResult | Preparation | None],
+        start_roll: "Callable[[int], asyncio.Future[None]]",
+        on_rolled: "Callable[[asyncio.Future[None]], None]",
+        start_rewrite: "Callable[[bytearray, int], asyncio.Future[BytesLike]]",
+        refused: Callable[[RequestRefused], PartitionProduceResult],
+    ) -> None:
+        """`attempt` appends a batch at `now_ms`, or says what has to come before; None: it calls
+        `settle` itself."""
         self._memory = memory
+        self._clock = clock
+        self._attempt = attempt
+        self._start_roll = start_roll
+        self._on_rolled = on_rolled
+        self._start_rewrite = start_rewrite
+        self._refused = refused
         self._appends: deque[QueuedAppend] = deque()
-
-    def __len__(self) -> int:
-        return len(self._appends)
-
-    @property
-    def head(self) -> QueuedAppend:
-        return self._appends[0]
+        self._is_working_off = False
+        self.is_busy = False
+        self.must_wait = False
+        """Whether the next batch has to be pushed; otherwise it may be appended at once."""
 
     def push(self, records: memoryview, acks: int, settle: Settle) -> None:
+        """Queue a copy of `records`."""
         self._memory.hold(len(records))
         self._appends.append(QueuedAppend(bytearray(records), acks, settle, is_rewritten=False))
+        self.must_wait = True
 
-    def replace_head(self, rewritten: bytearray) -> None:
-        """The head has become `rewritten`; it keeps its place."""
+    def prepare(self, preparation: Preparation, now_ms: int) -> None:
+        """Have a thread do what the head needs."""
+        assert self._appends
+        match preparation:
+            case Preparation.ROLL:
+                self.roll(now_ms)
+            case Preparation.REWRITE:
+                self._set_busy(True)
+                self._start_rewrite(self._appends[0].records, now_ms).add_done_callback(
+                    self._rewritten
+                )
+
+    def roll(self, now_ms: int) -> "asyncio.Future[None]":
+        """Begin a new segment. Batches queue up until the thread is done, whoever waits for it."""
+        assert not self.is_busy  # I2
+        self._set_busy(True)
+        rolled = self._start_roll(now_ms)
+        rolled.add_done_callback(self._rolled)
+        return rolled
+
+    def work_off(self) -> None:
+        """Go on with what queued up, until it is done or a thread is needed again."""
+        if self._is_working_off:
+            return  # A disk that fails under an append brings us here from within.
+        self._is_working_off = True
+        try:
+            while self._appends and not self.is_busy:
+                self._work_off_head()
+        finally:
+            self._is_working_off = False
+
+    def _work_off_head(self) -> None:
+        head = self._appends[0]
+        now_ms = self._clock.now_ms()
+        attempt = self._attempt(head, now_ms)
+        if isinstance(attempt, Preparation):
+            self.prepare(attempt, now_ms)
+            return
+        self._pop()
+        if attempt is not None:
+            head.settle(attempt)
+
+    def _rolled(self, rolled: "asyncio.Future[None]") -> None:
+        self._set_busy(False)
+        self._on_rolled(rolled)
+        self.work_off()
+
+    def _rewritten(self, rewritten: "asyncio.Future[BytesLike]") -> None:
+        self._set_busy(False)
+        try:
+            self._replace_head(bytearray(rewritten.result()))
+        except RequestRefused as refusal:
+            settle = self._appends[0].settle
+            self._pop()
+            settle(self._refused(refusal))
+        self.work_off()
+
+    def _replace_head(self, rewritten: bytearray) -> None:
         before = self._appends[0]
         self._appends[0] = before._replace(records=rewritten, is_rewritten=True)
         self._memory.hold(len(rewritten))
         self._memory.release(len(before.records))
 
-    def pop(self) -> None:
-        """The head is appended, or refused."""
-        self._memory.release(len(self._appends.popleft().records))
+    def _pop(self) -> None:
+        popped = self._appends.popleft()
+        self.must_wait = self.is_busy or bool(self._appends)
+        self._memory.release(len(popped.records))
+
+    def _set_busy(self, is_busy: bool) -> None:
+        self.is_busy = is_busy
+        self.must_wait = is_busy or bool(self._appends)

@@ -15,32 +15,32 @@ Life of an append:
                                                                │
                              acks=all and not there yet? wait ─┘
 
-While a thread prepares the log or a batch (`_busy`: a roll, a recompression), appends queue up in
-the order of arrival; reads go on. Retention and fsync run on the background thread and touch only
-files that no append can reach, or only to flush them.
+While a thread prepares the log or a batch (a roll, a recompression), appends queue up in the order
+of arrival (`append_queue.py`); reads go on. Retention and fsync run on the background thread and
+touch only files that no append can reach, or only to flush them (`partition_retention.py`,
+`flushing.py`).
 
 Invariants:
 
     I1  Appends reach the log in the order in which `append` was called.
-    I2  Nothing is appended while `_busy`.
+    I2  Nothing is appended while the queue is busy.
     I3  What is readable is below the high watermark, and only the machine moves that.
 """
 
 import asyncio
-import logging
-from collections.abc import Callable, Sequence
-from enum import Enum
-from pathlib import Path
-from typing import ParamSpec, Protocol, TypeVar
+from collections.abc import Callable
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.ports import BytesLike, Clock
-from tidelog.broker.append_queue import AppendQueue, Settle
+from tidelog.broker.append_queue import AppendQueue, Preparation, QueuedAppend, Settle
 from tidelog.broker.batch_limits import batch_limits
-from tidelog.broker.disk_executor import DiskExecutor
 from tidelog.broker.flushing import Flusher
 from tidelog.broker.memory import MemoryBound
+from tidelog.broker.partition_ports import LogDirectory, Watcher
+from tidelog.broker.partition_retention import enforce_retention
+from tidelog.broker.produce_results import refused_by, refused_partition
 from tidelog.broker.waiters import OffsetWaiters
 from tidelog.config.topic import TopicConfig
 from tidelog.core.partition.epochs import EpochHistory
@@ -54,7 +54,6 @@ from tidelog.records.batch import (
     stamp_log_append_time,
 )
 from tidelog.records.validation import (
-    RecordsRefused,
     may_rewrite,
     needs_rewrite,
     rewrite,
@@ -63,52 +62,22 @@ from tidelog.records.validation import (
 from tidelog.storage.log import Log, LogRead
 from tidelog.wire.produce import PartitionProduceResult
 
-logger = logging.getLogger(__name__)
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
 ACKS_ALL = -1
 
-
-class Watcher(Protocol):
-    """Somebody who wants to know when a partition has more to read, or something else to say.
-
-    Must only take note: the partition is in the middle of something.
-    """
-
-    def on_news(self, target: FetchTarget, appended_bytes: int) -> bool:
-        """Return whether to be told of the next news as well."""
-        ...
+_Attempt = PartitionProduceResult | Preparation | None
 
 
-class LogDirectory(Protocol):
-    """What a partition needs from the log directory that holds it."""
+class _Appended(NamedTuple):
+    """A batch that is in the log, and whom to tell."""
 
-    @property
-    def executor(self) -> DiskExecutor: ...
-
-    def on_failure(self, error: StorageError) -> None:
-        """Take the directory offline. Idempotent."""
-        ...
-
-    def delete_later(self, paths: Sequence[Path], *, delay_ms: int) -> None:
-        """Remove files when the delay is over, or at the next start."""
-        ...
-
-    async def checkpoint_log_starts(self) -> None:
-        """Write `log-start-offset-checkpoint`; returns once it is on disk."""
-        ...
-
-
-class _Preparation(Enum):
-    """What has to happen on a thread before a batch can be appended."""
-
-    ROLL = "roll"
-    REWRITE = "rewrite"
-
-
-_Attempt = PartitionProduceResult | _Preparation | None
+    base_offset: Offset
+    end_offset: Offset
+    timestamp_ms: int
+    acks: int
+    settle: Settle
 
 
 class PartitionRunner:
@@ -116,12 +85,10 @@ class PartitionRunner:
 
     __slots__ = (
         "__weakref__",
-        "_busy",
         "_clock",
         "_flush_messages",
         "_flusher",
         "_is_log_append_time",
-        "_is_working_off",
         "_limits",
         "_may_rewrite",
         "_queue",
@@ -164,9 +131,15 @@ class PartitionRunner:
         self.is_offline = False
         self._use(config)
         self._clock = clock
-        self._busy = False
-        self._queue = AppendQueue(request_memory)
-        self._is_working_off = False
+        self._queue = AppendQueue(
+            memory=request_memory,
+            clock=clock,
+            attempt=self._attempt_queued,
+            start_roll=self._start_roll,
+            on_rolled=self._on_rolled,
+            start_rewrite=self._start_rewrite,
+            refused=self._refused,
+        )
         self._waiters = OffsetWaiters()
         self._watchers: dict[FetchTarget, Watcher] = {}
         self._flusher = Flusher(log, log_directory.executor, log_directory.on_failure)
@@ -195,13 +168,14 @@ class PartitionRunner:
 
         `records` is written into (offset and epoch are stamped) and not kept.
         """
-        if (self._busy or self._queue) and not self.is_offline:
-            self._queue.push(records, acks, settle)
+        queue = self._queue
+        if queue.must_wait and not self.is_offline:
+            queue.push(records, acks, settle)
             return None
         attempt = self._attempt(records, acks, now_ms, settle, is_rewritten=False)
-        if isinstance(attempt, _Preparation):
-            self._queue.push(records, acks, settle)
-            self._prepare(attempt, now_ms)
+        if isinstance(attempt, Preparation):
+            queue.push(records, acks, settle)
+            queue.prepare(attempt, now_ms)
             return None
         return attempt
 
@@ -216,19 +190,20 @@ class PartitionRunner:
     ) -> _Attempt:
         """Append now if nothing stands in the way, or say what does."""
         if self.is_offline:
-            return self._refusal(ErrorCode.KAFKA_STORAGE_ERROR, None)
-        assert not self._busy  # I2
+            return self._refusal(ErrorCode.KAFKA_STORAGE_ERROR)
+        assert not self._queue.is_busy  # I2
         try:
             header = validate_produce(records, self._limits, now_ms=now_ms)
             if acks == ACKS_ALL:
                 self.leader.refuse_before_append(acks)
             if self._may_rewrite and not is_rewritten and needs_rewrite(header, self._limits):
-                return _Preparation.REWRITE
+                return Preparation.REWRITE
             if header.producer_id >= 0:
                 copy = self.producers.on_batch(header)
                 if copy is not None:
+                    end_offset = Offset(copy.last_offset + 1)
                     return self._acknowledge(
-                        copy.base_offset, copy.last_offset, copy.timestamp_ms, acks, settle
+                        _Appended(copy.base_offset, end_offset, copy.timestamp_ms, acks, settle)
                     )
         except RequestRefused as refusal:
             return self._refused(refusal)
@@ -240,7 +215,7 @@ class PartitionRunner:
             now_ms=now_ms,
             last_offset=last_offset,
         ):
-            return _Preparation.ROLL
+            return Preparation.ROLL
         return self._write(records, header, last_offset, acks, now_ms, settle)
 
     def _write(
@@ -270,7 +245,7 @@ class PartitionRunner:
             )
         except StorageError as error:
             self.log_directory.on_failure(error)
-            return self._refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            return refused_partition(self.partition, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         if leader_epoch > self.epochs.latest_epoch:
             self._start_epoch(leader_epoch, base_offset)
         if header.producer_id >= 0:
@@ -279,20 +254,18 @@ class PartitionRunner:
         if flusher.unflushed_records == 0:
             flusher.unflushed_since_ms = now_ms
         flusher.unflushed_records += header.record_count
+        end_offset = Offset(last_offset + 1)
         if flusher.unflushed_records >= self._flush_messages:
-            flusher.require(Offset(last_offset + 1))
+            flusher.require(end_offset)
         if flusher.is_holding:
             size_bytes = len(records)
-            flusher.then(
-                lambda: self._settle_flushed(
-                    base_offset, last_offset, timestamp_ms, size_bytes, acks, settle
-                )
-            )
+            appended = _Appended(base_offset, end_offset, timestamp_ms, acks, settle)
+            flusher.then(lambda: self._on_flushed(appended, size_bytes))
             return None
-        self._advance(Offset(last_offset + 1), len(records), now_ms)
+        self._advance(end_offset, len(records), now_ms)
         if acks != ACKS_ALL:
             return self._accepted(base_offset, timestamp_ms)
-        return self._acknowledge(base_offset, last_offset, timestamp_ms, acks, settle)
+        return self._acknowledge(_Appended(base_offset, end_offset, timestamp_ms, acks, settle))
 
     def _advance(self, end_offset: Offset, appended_bytes: int, now_ms: int) -> None:
         """Tell the machine how far the log goes and wake whoever may read more now."""
@@ -317,49 +290,33 @@ class PartitionRunner:
         # these batches and finds the epoch in them.
         self._in_background(self.log.write_leader_epochs, self.epochs.entries)
 
-    def _acknowledge(
-        self,
-        base_offset: Offset,
-        last_offset: Offset,
-        timestamp_ms: int,
-        acks: int,
-        settle: Settle,
-    ) -> PartitionProduceResult | None:
+    def _acknowledge(self, appended: _Appended) -> PartitionProduceResult | None:
         """The answer for records that are in the log, now or once enough replicas have them.
 
         Also for a repeated batch: its first copy may still be on its way to stable storage, or
         to the followers.
         """
-        end_offset = Offset(last_offset + 1)
+        base_offset, end_offset, timestamp_ms, acks, settle = appended
         if end_offset > self.leader.log_end_offset:
-            self._flusher.then(
-                lambda: self._settle_acknowledged(
-                    base_offset, last_offset, timestamp_ms, acks, settle
-                )
-            )
+            self._flusher.then(lambda: self._settle_flushed(appended))
             return None
         if acks != ACKS_ALL:
             return self._accepted(base_offset, timestamp_ms)
         code = self.leader.acknowledgement(end_offset)
         if code is None:
-            self._waiters.add(
-                end_offset,
-                lambda: settle(self._after_replication(base_offset, end_offset, timestamp_ms)),
-            )
+            self._waiters.add(end_offset, lambda: settle(self._after_replication(appended)))
             return None
         if code is not ErrorCode.NONE:
-            return self._refusal(code, None)
+            return self._refusal(code)
         return self._accepted(base_offset, timestamp_ms)
 
-    def _after_replication(
-        self, base_offset: Offset, end_offset: Offset, timestamp_ms: int
-    ) -> PartitionProduceResult:
-        code = self.leader.acknowledgement(end_offset)
+    def _after_replication(self, appended: _Appended) -> PartitionProduceResult:
+        code = self.leader.acknowledgement(appended.end_offset)
         if self.is_offline or code is None:
-            return self._refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+            return self._refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if code is not ErrorCode.NONE:
-            return self._refusal(code, None)
-        return self._accepted(base_offset, timestamp_ms)
+            return self._refusal(code)
+        return self._accepted(appended.base_offset, appended.timestamp_ms)
 
     def _accepted(self, base_offset: Offset, timestamp_ms: int) -> PartitionProduceResult:
         return tuple.__new__(
@@ -377,75 +334,28 @@ class PartitionRunner:
         )
 
     def _refused(self, refusal: RequestRefused) -> PartitionProduceResult:
-        result = self._refusal(refusal.code, refusal.message)
-        if isinstance(refusal, RecordsRefused):
-            return result._replace(record_errors=refusal.record_errors)
-        return result
+        return refused_by(self.partition, refusal)
 
-    def _refusal(self, code: ErrorCode, message: str | None) -> PartitionProduceResult:
-        return refused_partition(self.partition, code, message)
+    def _refusal(self, code: ErrorCode) -> PartitionProduceResult:
+        return refused_partition(self.partition, code, None)
 
     # -- appends that have to wait ---------------------------------------------------------------
 
-    def _work_off_queue(self) -> None:
-        """Go on with what queued up, until it is done or a thread is needed again."""
-        if self._is_working_off:
-            return  # A disk that fails under an append brings us here from within.
-        self._is_working_off = True
-        try:
-            while self._queue and not self._busy:
-                self._work_off_head()
-        finally:
-            self._is_working_off = False
+    def _attempt_queued(self, append: QueuedAppend, now_ms: int) -> _Attempt:
+        records, acks, settle, is_rewritten = append
+        return self._attempt(records, acks, now_ms, settle, is_rewritten=is_rewritten)
 
-    def _work_off_head(self) -> None:
-        records, acks, settle, is_rewritten = self._queue.head
-        now_ms = self._clock.now_ms()
-        attempt = self._attempt(records, acks, now_ms, settle, is_rewritten=is_rewritten)
-        if isinstance(attempt, _Preparation):
-            self._prepare(attempt, now_ms)
-            return
-        self._queue.pop()
-        if attempt is not None:
-            settle(attempt)
-
-    def _prepare(self, preparation: _Preparation, now_ms: int) -> None:
-        """Have a thread do what the head of the queue needs."""
-        assert self._queue
-        match preparation:
-            case _Preparation.ROLL:
-                self._roll(now_ms)
-            case _Preparation.REWRITE:
-                self._busy = True
-                self.log_directory.executor.urgent(
-                    rewrite, self._queue.head.records, self._limits, now_ms=now_ms
-                ).add_done_callback(self._on_rewritten)
-
-    def _roll(self, now_ms: int) -> "asyncio.Future[None]":
-        """Begin a new segment. Appends queue up until the thread is done, whoever waits for it."""
-        assert not self._busy
-        self._busy = True
-        rolled = self.log_directory.executor.urgent(
+    def _start_roll(self, now_ms: int) -> "asyncio.Future[None]":
+        return self.log_directory.executor.urgent(
             self.log.roll, producers=self.producers.entries(), now_ms=now_ms
         )
-        rolled.add_done_callback(self._on_rolled)
-        return rolled
 
-    def _on_rolled(self, future: "asyncio.Future[None]") -> None:
-        self._busy = False
-        if self._succeeded(future) and not self.is_offline:
+    def _start_rewrite(self, records: bytearray, now_ms: int) -> "asyncio.Future[BytesLike]":
+        return self.log_directory.executor.urgent(rewrite, records, self._limits, now_ms=now_ms)
+
+    def _on_rolled(self, rolled: "asyncio.Future[None]") -> None:
+        if self._succeeded(rolled) and not self.is_offline:
             self._flusher.start()
-        self._work_off_queue()
-
-    def _on_rewritten(self, future: "asyncio.Future[BytesLike]") -> None:
-        self._busy = False
-        try:
-            self._queue.replace_head(bytearray(future.result()))
-        except RequestRefused as refusal:
-            settle = self._queue.head.settle
-            self._queue.pop()
-            settle(self._refused(refusal))
-        self._work_off_queue()
 
     # -- flushing --------------------------------------------------------------------------------
 
@@ -454,35 +364,18 @@ class PartitionRunner:
         if not self.is_offline:
             self._flusher.start_if_due(now_ms, flush_ms=self.config.flush_ms)
 
-    def _settle_flushed(
-        self,
-        base_offset: Offset,
-        last_offset: Offset,
-        timestamp_ms: int,
-        size_bytes: int,
-        acks: int,
-        settle: Settle,
-    ) -> None:
-        if self.is_offline:
-            settle(self._refusal(ErrorCode.KAFKA_STORAGE_ERROR, None))
-            return
-        self._advance(Offset(last_offset + 1), size_bytes, self._clock.now_ms())
-        self._settle_acknowledged(base_offset, last_offset, timestamp_ms, acks, settle)
+    def _on_flushed(self, appended: _Appended, size_bytes: int) -> None:
+        if not self.is_offline:
+            self._advance(appended.end_offset, size_bytes, self._clock.now_ms())
+        self._settle_flushed(appended)
 
-    def _settle_acknowledged(
-        self,
-        base_offset: Offset,
-        last_offset: Offset,
-        timestamp_ms: int,
-        acks: int,
-        settle: Settle,
-    ) -> None:
+    def _settle_flushed(self, appended: _Appended) -> None:
         if self.is_offline:
-            settle(self._refusal(ErrorCode.KAFKA_STORAGE_ERROR, None))
+            appended.settle(self._refusal(ErrorCode.KAFKA_STORAGE_ERROR))
             return
-        result = self._acknowledge(base_offset, last_offset, timestamp_ms, acks, settle)
+        result = self._acknowledge(appended)
         if result is not None:
-            settle(result)
+            appended.settle(result)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -530,7 +423,7 @@ class PartitionRunner:
             )
         if before_offset > self.log.log_start_offset:
             self.log.advance_log_start(before_offset)
-            self._on_log_start_advanced()
+            self.on_log_start_advanced()
         # Also if somebody else deleted them: perhaps that is still on its way to the disk.
         await self.log_directory.checkpoint_log_starts()
         if self.is_offline:
@@ -539,39 +432,10 @@ class PartitionRunner:
 
     async def enforce_retention(self, now_ms: int) -> int:
         """Remove the segments that `retention.ms` and `retention.bytes` no longer want."""
-        if self.is_offline or self._busy:
-            return 0
-        log, executor = self.log, self.log_directory.executor
-        active, end_offset = log.segments[-1], log.log_end_offset
-        expired = await executor.background(
-            log.expired_segments, high_watermark=self.high_watermark, now_ms=now_ms
-        )
-        if log.log_end_offset != end_offset or self._busy:
-            # What was active may have got records since that are not old, and be closed by now.
-            expired = tuple(one for one in expired if one.base_offset < active.base_offset)
-        elif expired and expired[-1] is active and self._is_serving(log):
-            await asyncio.wait([self._roll(now_ms)])  # Ended by the disk.
-        if not expired or not self._is_serving(log):
-            return 0
-        log.detach(expired)
-        self._on_log_start_advanced()
-        renamed = await executor.background(log.remove_detached, expired)
-        self.log_directory.delete_later(renamed, delay_ms=self.config.file_delete_delay_ms)
-        logger.info(
-            "segments expired",
-            extra={
-                "partition": self.topic_partition,
-                "segments": len(expired),
-                "log_start_offset": log.log_start_offset,
-            },
-        )
-        return len(expired)
+        return await enforce_retention(self, self._queue, now_ms=now_ms)
 
-    def _is_serving(self, log: Log) -> bool:
-        """Whether `log` is still in use, after some waiting."""
-        return log is self.log and not self.is_offline
-
-    def _on_log_start_advanced(self) -> None:
+    def on_log_start_advanced(self) -> None:
+        """What is below `log.log_start_offset` may not be read any more."""
         self.leader.on_log_start_advanced(self.log.log_start_offset)
         if self.epochs.truncate_from_start(self.log.log_start_offset):
             self._in_background(self.log.write_leader_epochs, self.epochs.entries)
@@ -591,15 +455,14 @@ class PartitionRunner:
         self._waiters.wake_all()
         self._flusher.give_up()
         self._announce(0)
-        if not self._busy:
-            self._work_off_queue()
+        self._queue.work_off()
 
     def bring_online(
         self, *, log: Log, leader: PartitionLeader, epochs: EpochHistory, producers: ProducerStates
     ) -> None:
         """The disk is back and the log was recovered."""
         assert self.is_offline
-        assert not self._busy  # Logs are opened behind everything the old one began.
+        assert not self._queue.is_busy  # Logs are opened behind everything the old one began.
         self.log, self.leader, self.epochs, self.producers = log, leader, epochs, producers
         self._flusher = Flusher(log, self.log_directory.executor, self.log_directory.on_failure)
         self.is_offline = False
@@ -619,12 +482,3 @@ class PartitionRunner:
             raise error
         self.log_directory.on_failure(error)
         return False
-
-
-def refused_partition(
-    partition: int, code: ErrorCode, message: str | None
-) -> PartitionProduceResult:
-    """The answer for records that were not stored, or not stored well enough."""
-    return PartitionProduceResult(
-        partition, code, NO_OFFSET, NO_TIMESTAMP, NO_OFFSET, (), message, None
-    )

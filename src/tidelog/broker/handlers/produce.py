@@ -15,8 +15,8 @@ from tidelog.base.errors import ErrorCode
 from tidelog.base.ports import Clock
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
-from tidelog.broker.partition_runner import refused_partition
 from tidelog.broker.partitions import Partitions
+from tidelog.broker.produce_results import refused_partition
 from tidelog.broker.waiters import ParkedProduce
 from tidelog.records.batch import CODEC_MASK, HEADER_SIZE_BYTES, TRANSACTIONAL_FLAG, Codec
 from tidelog.wire.api import RequestHeader, decode_request_header

@@ -1,0 +1,39 @@
+"""What a partition needs from those around it: its log directory, and whoever listens to it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from tidelog.base.errors import StorageError
+from tidelog.broker.disk_executor import DiskExecutor
+from tidelog.core.sessions import FetchTarget
+
+
+class Watcher(Protocol):
+    """Somebody who wants to know when a partition has more to read, or something else to say.
+
+    Must only take note: the partition is in the middle of something.
+    """
+
+    def on_news(self, target: FetchTarget, appended_bytes: int) -> bool:
+        """Return whether to be told of the next news as well."""
+        ...
+
+
+class LogDirectory(Protocol):
+    """What a partition needs from the log directory that holds it."""
+
+    @property
+    def executor(self) -> DiskExecutor: ...
+
+    def on_failure(self, error: StorageError) -> None:
+        """Take the directory offline. Idempotent."""
+        ...
+
+    def delete_later(self, paths: Sequence[Path], *, delay_ms: int) -> None:
+        """Remove files when the delay is over, or at the next start."""
+        ...
+
+    async def checkpoint_log_starts(self) -> None:
+        """Write `log-start-offset-checkpoint`; returns once it is on disk."""
+        ...
