@@ -11,6 +11,7 @@ import gc
 import logging
 import os
 import random
+import resource
 import signal
 import socket
 import sys
@@ -63,6 +64,8 @@ logger = logging.getLogger(__name__)
 SESSION_PARTITIONS_MAX = 1_000_000
 GC_THRESHOLD = 20_000
 WARM_UP_DELAY_S = 1.0
+# What connections leave to logs of the files that this process may open: an eighth, up to this.
+LOG_DESCRIPTORS_MAX = 1024
 
 
 def run(config: BrokerConfig) -> int:
@@ -318,11 +321,19 @@ def _limits(network: NetworkConfig) -> ServerLimits:
         connections_max=network.max_connections,
         connections_max_per_ip=network.max_connections_per_ip,
         connections_max_per_ip_overrides=network.connection_overrides,
+        descriptor_max=_connection_descriptor_max(),
         idle_max_ms=network.connections_max_idle_ms,
         slow_reader_max_ms=network.tidelog_slow_reader_timeout_ms,
         send_buffer_bytes=network.socket_send_buffer_bytes,
         receive_buffer_bytes=network.socket_receive_buffer_bytes,
     )
+
+
+def _connection_descriptor_max() -> int:
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return soft - min(soft // 8, LOG_DESCRIPTORS_MAX)
 
 
 def _request_memory_bytes(network: NetworkConfig) -> int:

@@ -128,6 +128,13 @@ class Connection(asyncio.BufferedProtocol):
         """What the client has not taken yet; shrinks as it reads."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
+    @property
+    def descriptor(self) -> int:
+        """The number under which the system knows this socket; -1 if it is not a real one."""
+        assert self._transport is not None
+        kernel_socket = self._transport.get_extra_info("socket")
+        return -1 if kernel_socket is None else int(kernel_socket.fileno())
+
     def set_buffers(self, *, send_bytes: int, receive_bytes: int) -> None:
         """Bound the kernel's buffers of this socket; a negative size leaves it to the system."""
         assert self._transport is not None

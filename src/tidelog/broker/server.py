@@ -3,7 +3,8 @@
 Limits kept here (G5, Kafka's names): `max.connections`, `max.connections.per.ip` with its
 overrides, `connections.max.idle.ms`, and the bytes that half-received requests and unread answers
 may hold over all connections. A connection over a limit is closed at once and logged once; nobody
-else notices.
+else notices. Neither do logs: connections leave them some of the files that the system lets a
+process open, without which a segment could not be rolled.
 
 Cost does not grow with idle connections: they are kept in order of last use, so looking for idle
 ones touches only those that are (T8).
@@ -38,6 +39,7 @@ class ServerLimits:
     connections_max: int
     connections_max_per_ip: int
     connections_max_per_ip_overrides: Mapping[str, int]
+    descriptor_max: int
     idle_max_ms: int
     slow_reader_max_ms: int
     send_buffer_bytes: int
@@ -149,6 +151,10 @@ class Server:
             return False
         if self._per_ip[host] >= per_ip:
             self._log_refusal(connection, f"max.connections.per.ip={per_ip}")
+            return False
+        # The system hands out the smallest that is free, so it tells how many are in use.
+        if connection.descriptor > self.limits.descriptor_max:
+            self._log_refusal(connection, "open files of a process (ulimit -n)")
             return False
         self._per_ip[host] += 1
         self._last_used_ms[connection] = self._now_ms

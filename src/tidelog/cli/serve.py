@@ -11,6 +11,7 @@ from pathlib import Path
 from tidelog.base.errors import ConfigError, TidelogError
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.properties import parse_assignment, read_properties
+from tidelog.lab import launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ def run(arguments: BrokerArguments) -> int:
     """Serve until stopped. Exit 2 for a wrong setting, 1 if the broker cannot run."""
     try:
         config = _load(arguments)
+        launch.allow_open_files()
         _do_without_hypothesis()
         # Late: what is wrong with the settings should be said before all of a broker is loaded.
         from tidelog import node  # noqa: PLC0415

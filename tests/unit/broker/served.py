@@ -83,6 +83,7 @@ class ServedWorld:
                 connections_max=100,
                 connections_max_per_ip=100,
                 connections_max_per_ip_overrides={},
+                descriptor_max=1_000,
                 idle_max_ms=600_000,
                 slow_reader_max_ms=30_000,
                 send_buffer_bytes=-1,

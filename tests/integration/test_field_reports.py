@@ -1,0 +1,50 @@
+"""What people who run Kafka for a living broke, each as the smallest test that shows it."""
+
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.support.batches import large_batch
+from tests.support.broker_process import BrokerProcess
+from tests.support.clients import FIRST_TIMESTAMP_MS, create_topic, numbered_records, send
+from tests.support.raw_client import RawClient
+from tidelog.base.errors import ErrorCode
+from tidelog.records.batch import Codec
+
+SMALLEST_SEGMENT = {"segment.bytes": "1048576"}
+
+
+class LimitedBroker(BrokerProcess):
+    """A broker started from a shell that limits its open files, softly or for good."""
+
+    def __init__(self, folder: Path, *, ulimit: str) -> None:
+        super().__init__(folder)
+        self._ulimit = ulimit
+
+    def command(self) -> Sequence[str]:
+        return ["sh", "-c", f'ulimit {self._ulimit} && exec "$@"', "sh", *super().command()]
+
+
+def test_more_partitions_than_a_login_shell_has_open_files(tmp_path: Path) -> None:
+    """The limit is usually 1,024, and a broker may raise it; the log directory went offline."""
+    with LimitedBroker(tmp_path, ulimit="-S -n 128") as broker:
+        create_topic(broker.bootstrap, "wide", partition_count=200, config={})
+        records = numbered_records(1, value_size_bytes=10, seed="wide")
+        send(broker.bootstrap, "wide", records, partition=199, settings={})
+        assert "Too many open files" not in broker.log_text()
+
+
+def test_a_crowd_of_connections_leaves_files_for_the_logs(tmp_path: Path) -> None:
+    """They took all that the process may open, and the log directory went offline at a roll."""
+    with LimitedBroker(tmp_path, ulimit="-n 128") as broker, ExitStack() as crowd:
+        create_topic(broker.bootstrap, "rolled", partition_count=1, config=SMALLEST_SEGMENT)
+        with RawClient(broker.port) as client:
+            topic = client.topic("rolled")
+            for _ in range(150):
+                address = ("127.0.0.1", broker.port)
+                crowd.enter_context(socket.create_connection(address, timeout=10))
+            batch = large_batch(Codec.NONE, FIRST_TIMESTAMP_MS)
+            codes = {client.produce(topic, batch).code for _ in range(8)}
+        assert codes == {ErrorCode.NONE}
+        assert "ulimit" in broker.log_text()
