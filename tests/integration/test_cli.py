@@ -98,7 +98,9 @@ def test_topic_that_does_not_exist_is_named(cluster: Cluster) -> None:
         (("--config", "retention.ms=soon"), "retention.ms"),
         (("--config", "nonsense=1"), "nonsense"),
         (("--partitions", "0"), "0"),
+        (("--partitions", "99999999999"), "--partitions"),
         (("--replication-factor", "3"), "3"),
+        (("--replication-factor", "99999999999"), "--replication-factor"),
     ],
 )
 def test_topic_asked_for_wrongly_is_refused_by_name(

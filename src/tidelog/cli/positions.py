@@ -21,6 +21,8 @@ from tidelog.client.reader import OffsetRange
 from tidelog.client.values import OffsetBounds
 
 TIMESTAMP_MS_MIN: Final = 1_000_000_000_000
+# Requests have eight bytes for offsets and times.
+NUMBER_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ def parse_position(option: str, text: str) -> Position:
             return AtEnd()
     digits = text.removeprefix("@")
     if digits.isascii() and digits.isdigit():
+        if len(digits) > len(str(NUMBER_MAX)) or int(digits) > NUMBER_MAX:
+            raise ConfigError(f"{option} is '{text}' but must be at most {NUMBER_MAX}")
         number = int(digits)
         is_time = text.startswith("@") or number >= TIMESTAMP_MS_MIN
         return AtTimestamp(number) if is_time else AtOffset(number)
@@ -124,4 +128,7 @@ def _parse_iso(option: str, text: str) -> int:
         ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
+    timestamp_ms = round(moment.timestamp() * 1000)
+    if timestamp_ms < 0:
+        raise ConfigError(f"{option} is '{text}' but records have no time before 1970")
+    return timestamp_ms

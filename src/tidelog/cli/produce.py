@@ -29,6 +29,9 @@ from tidelog.cli.sending import Outcome, Pacer, send_all
 from tidelog.client.errors import ClientError
 from tidelog.client.producer import ANY_PARTITION, ProducerConfig, RecordProducer
 
+# librdkafka sends nothing larger.
+RECORD_BYTES_MAX: Final = 1_000_000_000
+
 _TOPIC_WITHIN_S: Final = 2.0
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/s)?", re.ASCII)
 
@@ -78,7 +81,9 @@ def run(
     count: Annotated[
         int | None, typer.Option(min=1, help="Generate so many records instead of reading.")
     ] = None,
-    size: Annotated[int, typer.Option(min=1, help="Bytes of a generated record.")] = 100,
+    size: Annotated[
+        int, typer.Option(min=1, max=RECORD_BYTES_MAX, help="Bytes of a generated record.")
+    ] = 100,
     rate: Annotated[
         str | None, typer.Option(metavar="N/s", help="At most so many records per second.")
     ] = None,

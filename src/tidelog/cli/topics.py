@@ -19,6 +19,10 @@ from tidelog.client.values import (
 )
 from tidelog.config.properties import parse_assignment
 
+# What librdkafka takes; no broker has room for more.
+PARTITIONS_MAX = 100_000
+REPLICAS_MAX = 10_000
+
 TopicArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic, show_default=False)
 ]
@@ -46,12 +50,21 @@ def create(
     topic: TopicArgument,
     *,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", show_default="num.partitions of the broker")
+        int,
+        typer.Option(
+            "--partitions",
+            "-p",
+            max=PARTITIONS_MAX,
+            show_default="num.partitions of the broker",
+        ),
     ] = BROKER_DEFAULT,
     replication_factor: Annotated[
         int,
         typer.Option(
-            "--replication-factor", "-r", show_default="default.replication.factor of the broker"
+            "--replication-factor",
+            "-r",
+            max=REPLICAS_MAX,
+            show_default="default.replication.factor of the broker",
         ),
     ] = BROKER_DEFAULT,
     configs: ConfigsOption = [],  # noqa: B006 - typer copies it
@@ -136,7 +149,13 @@ def alter(
     *,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="New number of partitions, never fewer."),
+        typer.Option(
+            "--partitions",
+            "-p",
+            min=1,
+            max=PARTITIONS_MAX,
+            help="New number of partitions, never fewer.",
+        ),
     ] = None,
     configs: ConfigsOption = [],  # noqa: B006 - typer copies it
     deleted: Annotated[

@@ -46,7 +46,21 @@ def test_position_is_understood(text: str, position: Position) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "start", "-1", "1.5", "@", "@x", "2026-13-01", "\uff11\uff12"]
+    "text",
+    [
+        "",
+        "start",
+        "-1",
+        "1.5",
+        "@",
+        "@x",
+        "2026-13-01",
+        "\uff11\uff12",
+        str(2**63),
+        f"@{2**63}",
+        "9" * 5_000,
+        "1969-12-31",
+    ],
 )
 def test_what_is_no_position_is_refused_by_name(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^--to is"):
