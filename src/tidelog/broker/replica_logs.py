@@ -109,9 +109,14 @@ def open_replica(
         ),
         now_ms=now_ms,
     )
+    log = opened.log
+    if log.log_end_offset - log.recovery_point >= wanted.config.flush_messages:
+        # Recovery found what was written and never flushed. Its producers send it again and are
+        # told that it is there, which by `flush.messages` means on stable storage.
+        log.flush(up_to=log.log_end_offset)
     return OpenedReplica(
         wanted,
-        opened.log,
+        log,
         EpochHistory(EpochStart(*entry) for entry in opened.leader_epochs),
         producers,
         log_dir.high_watermark(wanted.topic_partition),

@@ -17,7 +17,7 @@ from tests.unit.broker.stepped_executor import BACKGROUND, URGENT
 from tests.unit.broker.world import Produced, World, broker_world, power_cut, process_killed
 from tidelog.base.errors import DiskFull, ErrorCode, StorageError
 from tidelog.records.batch import Codec
-from tidelog.records.record import Record, encode_plain_batch
+from tidelog.records.record import Record, encode_batch, encode_plain_batch
 
 BOTH = (URGENT, BACKGROUND)
 TOPIC = "t"
@@ -211,4 +211,70 @@ async def test_what_is_flushed_and_acknowledged_survives_a_power_cut(seed: int) 
             stored = {one.offset: one.value for one in restarted.stored(TOPIC)}
             for offset, value in acknowledged:
                 assert stored[offset] == value
+        world.executor.release(*BOTH)
+
+
+class RetryingStory(Story):
+    """An idempotent producer with one batch in flight, which it sends until it is acknowledged."""
+
+    def __init__(self, world: World, chance: Random) -> None:
+        super().__init__(world, chance, is_durable=True)
+        self.sequence = 0
+        self.tries: list[Produced] = []
+
+    async def produce(self) -> None:
+        """Again if it was refused, or if the answer took too long; else the next one."""
+        if self.world.partitions.find(TOPIC, 0) is None:
+            return
+        if any(one.is_settled and one.code == ErrorCode.NONE for one in self.tries):
+            self.sequence += 1
+            self.tries.clear()
+        if self.tries and not self.tries[-1].is_settled and self.chance.random() < 0.7:
+            return
+        batch = encode_batch(
+            [record(0)._replace(value=b"%d" % self.sequence)],
+            leader_epoch=-1,
+            codec=Codec.NONE,
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=self.sequence,
+            is_transactional=False,
+            is_control=False,
+        )
+        self.tries.append(self.world.produce(TOPIC, batch, acks=self.chance.choice([1, -1])))
+
+    async def recreate(self) -> None:
+        """Once: a producer does not survive its topic."""
+        if TOPIC not in self.world.image.topics:
+            self.world.create(TOPIC, config=self.config())
+
+    async def finish(self) -> None:
+        """Until the batch in flight is acknowledged."""
+        last = self.sequence
+        for _ in range(200):
+            await self.produce()
+            await self.world.settle()
+        assert self.sequence > last, [one.results for one in self.tries[-3:]]
+
+
+@pytest.mark.parametrize("seed", range(40))
+@in_virtual_time
+async def test_a_producer_that_tries_again_stores_every_record_once(seed: int) -> None:
+    """D2, through failing disks, a power cut and another broker process."""
+    async with broker_world() as world:
+        story = RetryingStory(world, Random(3_000 + seed))
+        await story.recreate()
+        await story.tell()
+        while story.tasks:
+            story.tasks.pop().cancel()
+        power_cut(world, seed)
+        async with broker_world(before=world) as restarted:
+            story.world = restarted
+            story.tries = [one for one in story.tries if one.is_settled]
+            await story.tell()
+            await story.heal()
+            await story.finish()
+            values = [one.value for one in restarted.stored(TOPIC)]
+            assert values == [b"%d" % number for number in range(len(values))]
+            assert len(values) >= story.sequence
         world.executor.release(*BOTH)

@@ -147,3 +147,18 @@ async def test_flush_ms_flushes_what_is_old_enough() -> None:
         runner.flush_if_due(world.clock.now_ms() + 100)
         await world.settle()
         assert runner.log.recovery_point == 2
+
+
+@in_virtual_time
+async def test_what_recovery_found_is_flushed_before_its_repetition_is_acknowledged() -> None:
+    async with broker_world() as world:
+        world.create("t", config={"flush.messages": "1"})
+        await world.settle()
+        world.disk.arm("flush", "*.log", StorageError)
+        refused = world.produce("t", idempotent_batch())
+        await world.settle()
+        assert refused.code == ErrorCode.KAFKA_STORAGE_ERROR
+        world.disk.heal()
+        await world.reopen()
+        assert world.produce("t", idempotent_batch()).base_offset == 0
+        assert world.runner("t").log.recovery_point == 3
