@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -302,10 +303,11 @@ class Node:
 
     def _announce(self, endpoints: Sequence[Endpoint]) -> None:
         first = endpoints[0]
-        sys.stdout.write(
-            f"tidelog broker {self._config.broker_id} listening on {first.host}:{first.port}\n"
-        )
-        sys.stdout.flush()
+        with suppress(OSError):  # Nobody reads it, or it goes to a disk that is full.
+            sys.stdout.write(
+                f"tidelog broker {self._config.broker_id} listening on {first.host}:{first.port}\n"
+            )
+            sys.stdout.flush()
 
 
 async def _warm_up(dispatcher: Dispatcher) -> None:

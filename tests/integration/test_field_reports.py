@@ -1,13 +1,25 @@
 """What people who run Kafka for a living broke, each as the smallest test that shows it."""
 
+import errno
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from tests.support.batches import large_batch
 from tests.support.broker_process import BrokerProcess
-from tests.support.clients import FIRST_TIMESTAMP_MS, create_topic, numbered_records, send
+from tests.support.clients import (
+    FIRST_TIMESTAMP_MS,
+    create_topic,
+    numbered_records,
+    read_partition,
+    send,
+)
 from tests.support.raw_client import RawClient
 from tidelog.base.errors import ErrorCode
 from tidelog.records.batch import Codec
@@ -48,3 +60,41 @@ def test_a_crowd_of_connections_leaves_files_for_the_logs(tmp_path: Path) -> Non
             codes = {client.produce(topic, batch).code for _ in range(8)}
         assert codes == {ErrorCode.NONE}
         assert "ulimit" in broker.log_text()
+
+
+class SilentBroker(BrokerProcess):
+    """A broker whose standard streams were closed, as some who start daemons do."""
+
+    def command(self) -> Sequence[str]:
+        return ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *super().command()]
+
+    def is_ready(self) -> bool:
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+def test_a_broker_without_standard_streams_serves(tmp_path: Path) -> None:
+    """A socket took the place of stdout, and libuv ended the process when that was closed."""
+    with SilentBroker(tmp_path) as broker:
+        create_topic(broker.bootstrap, "quiet", partition_count=1, config={})
+        records = numbered_records(1, value_size_bytes=10, seed="quiet")
+        send(broker.bootstrap, "quiet", records, partition=0, settings={})
+        assert len(read_partition(broker.bootstrap, "quiet", 0)) == 1
+        assert broker.stop() == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_output_to_a_full_disk_is_one_sentence(broker: BrokerProcess) -> None:
+    """It was a traceback."""
+    create_topic(broker.bootstrap, "listed", partition_count=1, config={})
+    command = [sys.executable, "-P", "-m", "tidelog", "topics", "list"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*command, "--bootstrap", broker.bootstrap],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert done.stderr.decode().count("\n") == 1
+    assert os.strerror(errno.ENOSPC) in done.stderr.decode()
+    assert done.returncode == 1

@@ -7,6 +7,7 @@ A command returns its exit code. What goes wrong is raised - `TidelogError`, or 
 complaints about usage - and becomes one sentence on stderr here and nowhere else.
 """
 
+import errno
 import importlib
 import os
 import sys
@@ -24,6 +25,9 @@ ANSWER_IS_NO: Final = 1
 WRONG_USAGE: Final = 2
 INTERRUPTED: Final = 130
 
+# What writing to a file on a full or failing disk gives.
+OUTPUT_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
 # In the order of the help page. Each is a module of this package with `register(app)`.
 COMMANDS: Final = (
     "up",
@@ -40,6 +44,15 @@ COMMANDS: Final = (
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
+    try:
+        return _run(arguments)
+    except OSError as error:
+        if error.errno not in OUTPUT_ERRORS or error.filename is not None:
+            raise
+        return _cannot_write(error, arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     wanted = [arguments[0]] if arguments and arguments[0] in COMMANDS else list(COMMANDS)
     try:
         code = build(wanted)(args=list(arguments), prog_name="tidelog", standalone_mode=False)
@@ -95,9 +108,19 @@ def _root(
 
 def _reader_has_enough() -> int:
     """Whoever read our output, `head` for example, has what it wanted."""
+    _drop_output()
+    return DONE
+
+
+def _cannot_write(error: OSError, arguments: Sequence[str]) -> int:
+    _drop_output()
+    complain(f"the output cannot be written: {error.strerror}", command=_command_path(arguments))
+    return ANSWER_IS_NO
+
+
+def _drop_output() -> None:
     # Python flushes stdout once more at exit, and that would fail again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return DONE
 
 
 def _failed(error: TidelogError, arguments: Sequence[str]) -> int:
