@@ -25,13 +25,21 @@ class AnswersInOrder(Protocol):
 class PendingAnswer:
     """A place in a connection's queue of answers. Completed exactly once, or abandoned."""
 
-    __slots__ = ("_connection", "_on_abandoned", "buffers", "exclusive", "size_bytes")
+    __slots__ = (
+        "_connection",
+        "_on_abandoned",
+        "_on_hurried",
+        "buffers",
+        "exclusive",
+        "size_bytes",
+    )
 
     def __init__(self, connection: AnswersInOrder, *, exclusive: bool) -> None:
         """An `exclusive` answer holds back the requests that follow until it is complete."""
         self._connection = connection
         self.exclusive = exclusive
         self._on_abandoned: Callable[[], None] | None = None
+        self._on_hurried: Callable[[], None] | None = None
         self.buffers: Buffers | None = None
         self.size_bytes = 0
 
@@ -44,13 +52,23 @@ class PendingAnswer:
         """Call `callback` if the connection goes away before the answer is complete."""
         self._on_abandoned = callback
 
+    def on_hurried(self, callback: Callable[[], None]) -> None:
+        """Call `callback` if the connection is about to close and there is no point in waiting."""
+        self._on_hurried = callback
+
     def complete(self, buffers: Buffers) -> None:
         """Fill the place; an empty list means that the client expects no answer."""
         assert self.buffers is None
         self.buffers = buffers
         self.size_bytes = sum(map(len, buffers))
-        self._on_abandoned = None
+        self._on_abandoned = self._on_hurried = None
         self._connection.answer_ready(self.size_bytes)
+
+    def hurry(self) -> None:
+        """Let whoever waits for something to happen answer with what there is."""
+        callback, self._on_hurried = self._on_hurried, None
+        if callback is not None:
+            callback()
 
     def abandon(self) -> None:
         """The connection is gone: let whoever works on this answer stop."""

@@ -498,6 +498,8 @@ class Connection(asyncio.BufferedProtocol):
         """Handle nothing more, and close when the answers that are due have left."""
         self._finishing = True
         self._pace_reading()
+        for answer in tuple(self._answers):
+            answer.hurry()
         self._close_if_finished()
 
     def _close_if_finished(self) -> None:

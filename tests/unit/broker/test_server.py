@@ -9,6 +9,7 @@ import pytest
 from tests.support.batches import plain_batch
 from tests.unit.broker.served import ServedWorld, served_world
 from tests.unit.broker.simulated_loop import in_virtual_time
+from tests.unit.broker.stepped_executor import URGENT
 
 T0 = ("t", 0)
 
@@ -95,18 +96,38 @@ async def test_draining_lets_answers_leave_and_takes_no_more_requests() -> None:
         served.world.create("t")
         await served.world.settle()
         waiting, idle = served.client(), served.client()
+        served.world.produce("t", plain_batch(1))
+        served.world.disk.is_cold = True
+        served.world.executor.hold(URGENT)
         waiting.fetch({T0: 0}, max_wait_ms=500)
         draining = asyncio.create_task(served.server.drain(5.0))
         await served.world.settle()
         assert idle.transport.is_closed
         idle.disconnect()
         waiting.produce(plain_batch(1))
-        await asyncio.sleep(0.6)
-        assert waiting.fetched().offsets() == []
+        assert not waiting.transport.is_closed
+        served.world.executor.release(URGENT)
+        await served.world.settle()
+        assert waiting.fetched().offsets() == [0]
         assert waiting.transport.is_closed
         waiting.disconnect()
         await draining
-        assert served.world.runner("t").log.log_end_offset == 0
+        assert served.world.runner("t").log.log_end_offset == 1
+
+
+@in_virtual_time
+async def test_draining_does_not_wait_for_a_fetch_that_waits_for_records() -> None:
+    async with served_world() as served:
+        served.world.create("t")
+        await served.world.settle()
+        client = served.client()
+        client.fetch({T0: 0}, max_wait_ms=60_000)
+        draining = asyncio.create_task(served.server.drain(5.0))
+        await served.world.settle()
+        assert client.fetched().offsets() == []
+        assert client.transport.is_closed
+        client.disconnect()
+        await draining
 
 
 @in_virtual_time
@@ -114,10 +135,14 @@ async def test_draining_ends_when_its_time_is_up() -> None:
     async with served_world() as served:
         served.world.create("t")
         await served.world.settle()
+        served.world.produce("t", plain_batch(1))
+        served.world.disk.is_cold = True
+        served.world.executor.hold(URGENT)
         client = served.client()
         client.fetch({T0: 0}, max_wait_ms=60_000)
         await served.server.drain(1.0)
         assert client.transport.is_closed
+        served.world.executor.release(URGENT)
 
 
 @pytest.mark.parametrize("is_first", [False, True])

@@ -134,6 +134,7 @@ class _Attempt:
         # large answers would pile up.
         self._pending = PendingAnswer(self._connection, exclusive=True)
         self._pending.on_abandoned(self._finish)
+        self._pending.on_hurried(self._expire)
         return self._pending
 
     def _look(self, read_by_thread: ReadByThread | None) -> Buffers | None:
