@@ -1,5 +1,6 @@
 """What people who run Kafka for a living broke, each as the smallest test that shows it."""
 
+import asyncio
 import errno
 import os
 import socket
@@ -10,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from tests.support.batches import large_batch
 from tests.support.broker_process import BrokerProcess
@@ -21,7 +23,11 @@ from tests.support.clients import (
     send,
 )
 from tests.support.raw_client import RawClient
-from tidelog.base.errors import ErrorCode
+from tidelog.base.clock import SystemClock
+from tidelog.base.errors import ConfigError, ErrorCode
+from tidelog.broker.memory import MemoryBound
+from tidelog.broker.server import Server, ServerLimits
+from tidelog.config.listeners import Listener
 from tidelog.records.batch import Codec
 
 SMALLEST_SEGMENT = {"segment.bytes": "1048576"}
@@ -98,3 +104,42 @@ def test_output_to_a_full_disk_is_one_sentence(broker: BrokerProcess) -> None:
     assert done.stderr.decode().count("\n") == 1
     assert os.strerror(errno.ENOSPC) in done.stderr.decode()
     assert done.returncode == 1
+
+
+def test_a_port_that_is_taken_while_logs_are_opened_is_named() -> None:
+    """It was bound before and listened on after; the broker said it listened, and did not."""
+    uvloop.run(_listen_twice())
+
+
+async def _listen_twice() -> None:
+    first, second = _server(), _server()
+    _host, port = await first.bind(Listener("PLAINTEXT", "127.0.0.1", 0), backlog=1)
+    await second.bind(Listener("PLAINTEXT", "127.0.0.1", port), backlog=1)
+    await second.listen()
+    with pytest.raises(ConfigError, match=r"PLAINTEXT://127\.0\.0\.1:0: Address already in use"):
+        await first.listen()
+    await second.drain(1)
+
+
+def _server() -> Server:
+    memory = MemoryBound(1)
+    return Server(
+        limits=ServerLimits(
+            request_max_bytes=1,
+            read_budget_bytes=1,
+            connections_max=1,
+            connections_max_per_ip=1,
+            connections_max_per_ip_overrides={},
+            descriptor_max=1,
+            idle_max_ms=1,
+            slow_reader_max_ms=1,
+            send_buffer_bytes=-1,
+            receive_buffer_bytes=-1,
+        ),
+        clock=SystemClock(),
+        loop=asyncio.get_running_loop(),
+        frame_memory=memory,
+        request_memory=memory,
+        answer_memory=memory,
+        dispatch=lambda _connection, _frame: None,
+    )

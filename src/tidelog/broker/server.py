@@ -12,9 +12,11 @@ ones touches only those that are (T8).
 
 import asyncio
 import logging
+import socket
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from tidelog.base.errors import ConfigError
 from tidelog.base.ports import Clock
@@ -46,6 +48,15 @@ class ServerLimits:
     receive_buffer_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """An address of ours where nobody listens yet."""
+
+    listener: Listener
+    sockets: tuple[socket.socket, ...]
+    backlog: int
+
+
 class Server:
     """Owns every client connection of the broker."""
 
@@ -73,7 +84,8 @@ class Server:
         self._last_used_ms: OrderedDict[Connection, int] = OrderedDict()
         self._per_ip: Counter[str] = Counter()
         self._slow: dict[Connection, tuple[int, int]] = {}
-        self._listeners: list[asyncio.Server] = []
+        self._bound: list[_Bound] = []
+        self._listening: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._now_ms = clock.monotonic_ms()
         self._drained: asyncio.Event | None = None
@@ -84,24 +96,30 @@ class Server:
     async def bind(self, listener: Listener, *, backlog: int) -> tuple[str, int]:
         """Reserve the address without accepting yet; return it (port 0 picks one)."""
         try:
-            bound = await self.loop.create_server(
-                lambda: Connection(self, listener.name),
-                listener.host or None,
-                listener.port,
-                backlog=backlog,
-                reuse_address=True,
-                start_serving=False,
-            )
+            sockets = await _bound_sockets(self.loop, listener.host, listener.port)
         except OSError as error:
-            raise ConfigError(f"listeners holds {listener}: {error.strerror or error}") from error
-        self._listeners.append(bound)
-        host, port = bound.sockets[0].getsockname()[:2]
+            raise _refused(listener, error) from error
+        self._bound.append(_Bound(listener, sockets, backlog))
+        host, port = sockets[0].getsockname()[:2]
         return host, port
 
     async def listen(self) -> None:
         """Accept connections."""
-        for listener in self._listeners:
-            await listener.start_serving()
+        while self._bound:
+            bound = self._bound.pop()
+            for index, one in enumerate(bound.sockets):
+                try:
+                    # uvloop says nothing if this fails, which it does if another process has
+                    # begun to listen there since we bound it.
+                    one.listen(bound.backlog)
+                except OSError as error:
+                    for unused in bound.sockets[index:]:
+                        unused.close()
+                    raise _refused(bound.listener, error) from error
+                connect = partial(Connection, self, bound.listener.name)
+                self._listening.append(
+                    await self.loop.create_server(connect, sock=one, backlog=bound.backlog)
+                )
         self._sweep()
 
     def set_limits(self, limits: ServerLimits) -> None:
@@ -111,9 +129,13 @@ class Server:
         self.read_budget_bytes = limits.read_budget_bytes
 
     def stop_listening(self) -> None:
-        for listener in self._listeners:
-            listener.close()
-        self._listeners.clear()
+        for bound in self._bound:
+            for one in bound.sockets:
+                one.close()
+        self._bound.clear()
+        for listening in self._listening:
+            listening.close()
+        self._listening.clear()
 
     async def drain(self, within_s: float) -> None:
         """Stop accepting and reading, let answers that are on their way leave, close everything."""
@@ -228,3 +250,43 @@ class Server:
 
 def _peer(connection: Connection) -> str:
     return f"{connection.peer_host}:{connection.peer_port}"
+
+
+def _refused(listener: Listener, error: OSError) -> ConfigError:
+    return ConfigError(f"listeners holds {listener}: {error.strerror or error}")
+
+
+async def _bound_sockets(
+    loop: asyncio.AbstractEventLoop, host: str, port: int
+) -> tuple[socket.socket, ...]:
+    """One socket for every address of `host`, all on one port; no host is every address."""
+    found = await loop.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    sockets: list[socket.socket] = []
+    try:
+        for family, _kind, _protocol, _name, address in sorted(dict.fromkeys(found)):
+            if family == socket.AF_INET6 and sockets and not _has_ipv6(address[0]):
+                continue  # `localhost` and "every address" name IPv6 where there is none.
+            one = socket.socket(family, socket.SOCK_STREAM)
+            sockets.append(one)
+            one.setblocking(False)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind((address[0], port, *address[2:]))
+            port = one.getsockname()[1]
+    except OSError:
+        for one in sockets:
+            one.close()
+        raise
+    return tuple(sockets)
+
+
+def _has_ipv6(host: int | str) -> bool:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind((host, 0))
+    except OSError:
+        return False
+    return True

@@ -7,8 +7,9 @@ because serving it in the clear would be worse than not starting.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from tidelog.base.errors import ConfigError
 
@@ -61,6 +62,20 @@ def require_plaintext(listener: Listener, protocols: Mapping[str, str]) -> None:
         raise ConfigError(
             f"listeners holds {listener}, but {protocol} is not served, only PLAINTEXT"
         )
+
+
+def require_different_addresses(listeners: Sequence[Listener]) -> None:
+    """Refuse two listeners on one port, of which only one could ever be reached."""
+    for one, other in combinations(listeners, 2):
+        is_same_port = one.port == other.port != 0
+        if is_same_port and (one.host == other.host or _is_everywhere(one, other)):
+            raise ConfigError(f"listeners holds {one} and {other}, which have the same port")
+
+
+def _is_everywhere(one: Listener, other: Listener) -> bool:
+    """Whether one of the two takes in the address of the other; IPv4 and IPv6 are apart."""
+    hosts = (one.host, other.host)
+    return "" in hosts or ("0.0.0.0" in hosts and not any(":" in host for host in hosts))
 
 
 def _parse(setting_name: str, endpoint: str) -> Listener:

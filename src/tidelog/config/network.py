@@ -8,6 +8,7 @@ from tidelog.config.listeners import (
     Listener,
     parse_listeners,
     parse_protocol_map,
+    require_different_addresses,
     require_plaintext,
 )
 from tidelog.config.option import INT_MAX, ConfigType, option
@@ -199,6 +200,7 @@ class NetworkConfig:
             require_plaintext(listener, protocols)
         if not listeners:
             raise ConfigError("listeners is '' but must name at least one address for clients")
+        require_different_addresses(listeners)
         return listeners
 
     @property

@@ -163,6 +163,13 @@ def test_an_empty_log_dir_is_refused(given: dict[str, str]) -> None:
         ({"listeners": "SSL://:9093"}, "SSL is not served, only PLAINTEXT"),
         ({"listeners": "INSIDE://:1"}, "does not say what INSIDE is"),
         ({"listeners": ""}, "listeners is '' but must name at least one address"),
+        (
+            {
+                "listeners": "PLAINTEXT://10.0.0.1:9092,INSIDE://:9092",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT",
+            },
+            "PLAINTEXT://10.0.0.1:9092 and INSIDE://:9092, which have the same port",
+        ),
         ({"listeners": "nonsense"}, "'nonsense', which is not NAME://host:port"),
         (
             {"advertised.listeners": "OTHER://h:1"},

@@ -3,7 +3,12 @@
 import pytest
 
 from tidelog.base.errors import ConfigError
-from tidelog.config.listeners import Listener, parse_listeners, parse_protocol_map
+from tidelog.config.listeners import (
+    Listener,
+    parse_listeners,
+    parse_protocol_map,
+    require_different_addresses,
+)
 
 
 @pytest.mark.parametrize(
@@ -51,3 +56,30 @@ def test_a_protocol_map_is_read_without_regard_to_case() -> None:
 def test_a_broken_protocol_map_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="which is not name:protocol"):
         parse_protocol_map("m", text)
+
+
+@pytest.mark.parametrize(
+    "endpoints",
+    [
+        ("A://:1", "B://:1"),
+        ("A://h:1", "B://h:1"),
+        ("A://h:1", "B://:2", "C://h:1"),
+        ("A://0.0.0.0:1", "B://10.0.0.1:1"),
+    ],
+)
+def test_two_listeners_on_one_port_are_refused(endpoints: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match="have the same port"):
+        require_different_addresses(parse_listeners("listeners", endpoints))
+
+
+@pytest.mark.parametrize(
+    "endpoints",
+    [
+        ("A://:1", "B://:2"),
+        ("A://:0", "B://:0"),
+        ("A://10.0.0.1:1", "B://10.0.0.2:1"),
+        ("A://0.0.0.0:1", "B://[::]:1"),
+    ],
+)
+def test_listeners_that_can_all_be_reached_are_taken(endpoints: tuple[str, ...]) -> None:
+    require_different_addresses(parse_listeners("listeners", endpoints))
