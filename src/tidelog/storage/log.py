@@ -311,9 +311,11 @@ class Log(ReadableLog):
             position = 0
 
     def append_aborted(self, aborted: AbortedTransaction) -> None:
-        """Note a transaction whose abort marker was just appended."""
-        self._active.has_aborted = True
+        """Note a transaction whose abort marker was just appended, before a flush covers that."""
         append_aborted(self._disk, self._active.path(layout.TRANSACTION_INDEX), aborted)
+        if not self._active.has_aborted:
+            self._active.has_aborted = True
+            self._folder_changes += 1
 
     def aborted_transactions(
         self, offset: Offset, *, end_offset: Offset

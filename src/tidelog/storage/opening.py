@@ -3,8 +3,9 @@
     1  sweep what an interrupted deletion or replacement left
     2  find the end of the log                  clean: from the last index entry
                                                 else:  recovery, from the recovery point
-    3  leader epochs: the checkpoint, and what recovery saw behind it
-    4  producers: the newest snapshot that is not beyond the end, and the batches after it
+    3  aborted transactions: made again where recovery saw some, or where the file is damaged
+    4  leader epochs: the checkpoint, and what recovery saw behind it
+    5  producers: the newest snapshot that is not beyond the end, and the batches after it
 
 A clean stop is believed only as far as the files bear it out. If the last segment does not end
 with a whole batch, or its index does not fit, the log is recovered as if it had crashed.
@@ -27,6 +28,7 @@ from tidelog.base.ports import Disk
 from tidelog.records.batch import BatchHeader
 from tidelog.records.producer import ProducerEntry
 from tidelog.storage import layout
+from tidelog.storage.aborted import rebuild_aborted
 from tidelog.storage.checkpoints import (
     CorruptCheckpoint,
     read_leader_epochs,
@@ -41,6 +43,7 @@ from tidelog.storage.recovery import Recovery
 from tidelog.storage.reindex import rebuild_indexes
 from tidelog.storage.segment import Segment
 from tidelog.storage.tail import find_tail
+from tidelog.storage.transaction_index import is_usable
 from tidelog.storage.truncation import remove_segments
 
 LeaderEpochs = list[tuple[LeaderEpoch, Offset]]
@@ -99,6 +102,7 @@ def open_log(
         opening.start_at(log_start_offset)
     elif not (clean and opening.continue_tail()):
         opening.recover(None if clean else recovery_point)
+    opening.repair_aborted()
     if opening.end_offset < log_start_offset:
         warn(
             f"{folder} ends at offset {opening.end_offset}, before the log start offset "
@@ -154,6 +158,7 @@ class _Opening:
         self.scanned_bytes = 0
         self.cut_bytes = 0
         self._seen_epochs: LeaderEpochs = []
+        self._has_seen_markers = False
         if self.is_new:
             disk.make_folder(folder)
         self._contents = layout.sort_folder(disk.list_folder(folder))
@@ -236,9 +241,20 @@ class _Opening:
         )
         self.scanned_bytes = recovery.scanned_bytes
         self.cut_bytes = recovery.cut_bytes
+        scanned = self.segments[recovery.first_scanned :]
+        if self._has_seen_markers or any(segment.has_aborted for segment in scanned):
+            rebuild_aborted(self.disk, self.segments, recovery.first_scanned)
         self._rebuild_missing_indexes(
             tuple(segment for segment in self.segments if segment.is_flushed)
         )
+
+    def repair_aborted(self) -> None:
+        """Make transaction indexes again that a reader could not use."""
+        for number, segment in enumerate(self.segments):
+            path = segment.path(layout.TRANSACTION_INDEX)
+            if segment.has_aborted and not is_usable(self.disk, path, segment.base_offset):
+                self.warn(f"{path} is damaged: rebuilding it")
+                rebuild_aborted(self.disk, self.segments, number)
 
     def _rebuild_missing_indexes(self, segments: Sequence[Segment]) -> None:
         complete = set(self._contents.offsets(layout.OFFSET_INDEX)) & set(
@@ -255,6 +271,7 @@ class _Opening:
                 )
 
     def _see(self, header: BatchHeader) -> None:
+        self._has_seen_markers |= header.is_control
         last_epoch = self._seen_epochs[-1][0] if self._seen_epochs else NO_LEADER_EPOCH
         if header.leader_epoch > last_epoch:
             self._seen_epochs.append((LeaderEpoch(header.leader_epoch), Offset(header.base_offset)))

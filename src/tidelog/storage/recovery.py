@@ -23,6 +23,9 @@ Rules:
         or where the checkpoint is lost and old gaps cannot be told from new ones.
     R7  What is cut stays cut: the file is flushed before anything can be appended to it.
 
+Not here: which transactions were aborted. What was scanned may hold markers whose transactions
+begin in earlier segments; `aborted.py` looks for them when the end of the log is known.
+
 Not here: records lost by R2 that other replicas still hold. Fetching them again is the
 follower's work and happens after the partition has rejoined (core/partition/follower.py).
 """
@@ -43,7 +46,6 @@ from tidelog.storage.readable_log import segment_number
 from tidelog.storage.scan import header_at, intact_batches
 from tidelog.storage.segment import Segment
 from tidelog.storage.time_index import NO_ENTRY, TIME_ENTRY, TimeIndex
-from tidelog.storage.transaction_index import cut_aborted
 from tidelog.storage.truncation import remove_segments, remove_snapshots_after
 
 
@@ -70,6 +72,9 @@ class Recovery:
     has_gaps: bool
     observe: Callable[[BatchHeader], None]
     warn: Callable[[str], None]
+    first_scanned: int = 0
+    """The number of the first segment that was looked at."""
+
     scanned_bytes: int = 0
     cut_bytes: int = 0
 
@@ -83,6 +88,7 @@ class Recovery:
         number = 0
         if recovery_point is not None and recovery_point > segments[0].base_offset:
             number = segment_number(segments, recovery_point - 1)
+        self.first_scanned = number
         while True:
             segment = segments[number]
             scanned = self._scan(segment, recovery_point)
@@ -195,12 +201,6 @@ class Recovery:
             )
             remove_segments(self.disk, self.files, reversed(followers))  # R5
             self.disk.flush_folder(segment.log_path.parent)
-        if segment.has_aborted:
-            cut_aborted(
-                self.disk,
-                segment.path(layout.TRANSACTION_INDEX),
-                end_offset=scanned.end_offset,
-            )
         if scanned.excess_bytes:
             self.cut_bytes += scanned.excess_bytes
             self.warn(

@@ -168,17 +168,18 @@ class Segment:
             self.forget_indexes()
 
     def flush_log(self) -> None:
+        """With the aborted transactions: recovery believes what is below the recovery point."""
         if self.file is not None:
             self.file.flush()
         else:
             self._flush(self.log_path)
+        if self.has_aborted:
+            self._flush(self.path(layout.TRANSACTION_INDEX))
 
     def flush_indexes(self) -> None:
         """Only of a closed segment; before that they are not complete and nobody trusts them."""
         self._flush(self.path(layout.OFFSET_INDEX))
         self._flush(self.path(layout.TIME_INDEX))
-        if self.has_aborted:
-            self._flush(self.path(layout.TRANSACTION_INDEX))
 
     def _flush(self, path: Path) -> None:
         flush_file(self._disk, path)

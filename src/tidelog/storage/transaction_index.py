@@ -4,9 +4,13 @@ Entries of 34 bytes, big endian: version (int16, always 0), producer id, first o
 and the last stable offset at the time of the abort. A segment without aborted transactions has no
 file. Readers at isolation level read_committed are told about them and skip their records
 themselves.
+
+The file is flushed with the log it belongs to. After a crash, and where it turns out to be damaged
+when the log is opened, it is made again from the log (`aborted.py`).
 """
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +20,10 @@ from tidelog.base.ports import Disk
 
 _VERSION = 0
 _ENTRY = struct.Struct(">hqqqq")
+
+
+class CorruptTransactionIndex(StorageError):
+    """The file cannot have been written like this."""
 
 
 class AbortedTransaction(NamedTuple):
@@ -36,6 +44,30 @@ def append_aborted(disk: Disk, path: Path, aborted: AbortedTransaction) -> None:
         file.close()
 
 
+def write_aborted(disk: Disk, path: Path, aborted: Sequence[AbortedTransaction]) -> None:
+    """Make `path` hold just these, durably. A file that does already is not touched."""
+    data = b"".join(_ENTRY.pack(_VERSION, *entry) for entry in aborted)
+    found = disk.read_file(path) if disk.exists(path) else b""
+    if not data:
+        disk.remove(path)
+    elif data != found:
+        disk.replace_file(path, data)
+
+
+def is_usable(disk: Disk, path: Path, base_offset: Offset) -> bool:
+    """Whether the file may be what was written for the segment that begins with `base_offset`."""
+    try:
+        entries = read_aborted(disk, path)
+    except CorruptTransactionIndex:
+        return False
+    last_offset = base_offset - 1
+    for entry in entries:
+        if not last_offset < entry.last_offset or not entry.first_offset < entry.last_offset:
+            return False
+        last_offset = entry.last_offset
+    return True
+
+
 def read_aborted(disk: Disk, path: Path) -> list[AbortedTransaction]:
     """Every entry, oldest first."""
     return _decode(path, disk.read_file(path))
@@ -43,11 +75,13 @@ def read_aborted(disk: Disk, path: Path) -> list[AbortedTransaction]:
 
 def _decode(path: Path, data: bytes) -> list[AbortedTransaction]:
     if len(data) % _ENTRY.size:
-        raise StorageError(f"{path} ends within an entry")
+        raise CorruptTransactionIndex(f"{path} ends within an entry")
     aborted = []
     for version, producer_id, first_offset, last_offset, stable_offset in _ENTRY.iter_unpack(data):
         if version != _VERSION:
-            raise StorageError(f"{path} has an entry of version {version}, expected {_VERSION}")
+            raise CorruptTransactionIndex(
+                f"{path} has an entry of version {version}, expected {_VERSION}"
+            )
         aborted.append(
             AbortedTransaction(
                 ProducerId(producer_id),

@@ -178,3 +178,17 @@ def test_folder_without_the_clean_mark_is_recovered(path: Path) -> None:
     opened = Opened(log_dir, GOLDEN_PARTITION).opened
     assert offsets_of(opened.log) == list(range(60))
     assert index.read_bytes() == (GOLDEN / "golden-0" / index.name).read_bytes()
+
+
+@pytest.mark.parametrize("has_snapshots", [True, False])
+def test_aborted_transactions_found_after_a_crash_are_kafkas(
+    path: Path, has_snapshots: bool
+) -> None:
+    folder, golden = path / "golden-txn-0", GOLDEN / "golden-txn-0"
+    (index,) = folder.glob("*.txnindex")
+    index.unlink()
+    for snapshot in () if has_snapshots else folder.glob("*.snapshot"):
+        snapshot.unlink()
+    partition = LogFolder(RealDisk(), folder, log_config())
+    partition.open_log(recovery_point=Offset(0))
+    assert index.read_bytes() == (golden / index.name).read_bytes()
