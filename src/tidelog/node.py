@@ -303,9 +303,10 @@ class Node:
 
     def _announce(self, endpoints: Sequence[Endpoint]) -> None:
         first = endpoints[0]
+        host = f"[{first.host}]" if ":" in first.host else first.host
         with suppress(OSError):  # Nobody reads it, or it goes to a disk that is full.
             sys.stdout.write(
-                f"tidelog broker {self._config.broker_id} listening on {first.host}:{first.port}\n"
+                f"tidelog broker {self._config.broker_id} listening on {host}:{first.port}\n"
             )
             sys.stdout.flush()
 

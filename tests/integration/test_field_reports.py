@@ -22,6 +22,7 @@ from tests.support.clients import (
     read_partition,
     send,
 )
+from tests.support.command_line import tidelog
 from tests.support.raw_client import RawClient
 from tidelog.base.clock import SystemClock
 from tidelog.base.errors import ConfigError, ErrorCode
@@ -87,6 +88,33 @@ def test_a_broker_without_standard_streams_serves(tmp_path: Path) -> None:
         send(broker.bootstrap, "quiet", records, partition=0, settings={})
         assert len(read_partition(broker.bootstrap, "quiet", 0)) == 1
         assert broker.stop() == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["consume", ""],
+        ["topics", "describe", ""],
+        ["configs", "describe", "--topic", ""],
+        ["configs", "alter", "--topic", "", "--set", "retention.ms=1"],
+    ],
+)
+def test_a_topic_without_a_name_is_one_sentence(
+    broker: BrokerProcess, arguments: list[str]
+) -> None:
+    """It was a traceback."""
+    done = tidelog(*arguments, "--bootstrap", broker.bootstrap)
+    assert done.stderr.decode().endswith(": a topic name must not be empty\n")
+    assert done.stderr.count(b"\n") == 1
+    assert done.returncode == 2
+
+
+def test_a_listener_that_no_name_server_could_know_is_named(tmp_path: Path) -> None:
+    """It was a traceback."""
+    listeners = f"listeners=PLAINTEXT://{'a' * 64}:0"
+    done = tidelog("broker", "--set", listeners, "--set", f"log.dirs={tmp_path}")
+    assert done.stderr.decode().endswith(": not the name of a host\n")
+    assert done.returncode == 2
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")

@@ -99,6 +99,9 @@ class Server:
             sockets = await _bound_sockets(self.loop, listener.host, listener.port)
         except OSError as error:
             raise _refused(listener, error) from error
+        except UnicodeError as error:
+            # What Python says of an empty or overlong part of a name, before anybody is asked.
+            raise ConfigError(f"listeners holds {listener}: not the name of a host") from error
         self._bound.append(_Bound(listener, sockets, backlog))
         host, port = sockets[0].getsockname()[:2]
         return host, port

@@ -55,6 +55,7 @@ def run(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> int:
     wanted = [arguments[0]] if arguments and arguments[0] in COMMANDS else list(COMMANDS)
     try:
+        _require_text(arguments)
         code = build(wanted)(args=list(arguments), prog_name="tidelog", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -72,6 +73,16 @@ def _run(arguments: Sequence[str]) -> int:
         return _misused(error)
     # typer's own commands, such as help, return nothing.
     return code if isinstance(code, int) else DONE
+
+
+def _require_text(arguments: Sequence[str]) -> None:
+    """Refuse bytes that are no UTF-8: librdkafka's wrapper does not survive all of them."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            shown = ascii(os.fsencode(argument))[1:]
+            raise ConfigError(f"{shown} is not text in UTF-8") from None
 
 
 def build(names: Iterable[str]) -> typer.Typer:

@@ -113,6 +113,8 @@ def run(
         raise ConfigError("--count generates records, so there are no files to read")
     if key is not None and key_separator is not None:
         raise ConfigError("--key and --key-separator both say what the key is")
+    if key_separator == "":
+        raise ConfigError("--key-separator is '' but must be what parts key and value in a line")
     template = RecordTemplate(
         key=None if key is None else key.encode(),
         key_separator=None if key_separator is None else key_separator.encode(),

@@ -9,7 +9,6 @@ Reading what was written gives the same bytes.
 """
 
 import base64
-import binascii
 import json
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from tidelog.base.errors import ConfigError
 from tidelog.client.reader import FetchedRecord
 
 _BASE64 = "base64"
+_TIMESTAMP_MS_MAX = 2**63 - 1
 # json.dumps() with an argument builds an encoder for every call.
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 _Headers = tuple[tuple[str, bytes | None], ...]
@@ -61,7 +61,7 @@ def record_from_json(line: bytes, where: str) -> OutgoingRecord:
             headers=_parse_headers(fields.get("headers") or []),
             timestamp_ms=_timestamp(fields.get("timestamp")),
         )
-    except (ValueError, TypeError, KeyError, binascii.Error) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ConfigError(f"{where} is not a record in JSON: {error}") from error
 
 
@@ -81,7 +81,19 @@ def _put(fields: dict[str, object], name: str, marker: str, data: bytes | None) 
 
 
 def _parse_headers(headers: Iterable[Mapping[str, object]]) -> _Headers:
-    return tuple((str(header["name"]), _bytes(header, "value", "encoding")) for header in headers)
+    return tuple((_header_name(header), _bytes(header, "value", "encoding")) for header in headers)
+
+
+def _header_name(header: Mapping[str, object]) -> str:
+    if not isinstance(header, dict):
+        raise TypeError("a header must be an object with a name")
+    name = header["name"]
+    if not isinstance(name, str):
+        raise TypeError("the name of a header must be text")
+    # librdkafka's wrapper crashes on what is no UTF-8, and ends a name at its first NUL.
+    if "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
+        raise ValueError("the name of a header must be text without NUL and halves of surrogates")
+    return name
 
 
 def _bytes(fields: Mapping[str, object], name: str, marker: str) -> bytes | None:
@@ -102,6 +114,8 @@ def _bytes(fields: Mapping[str, object], name: str, marker: str) -> bytes | None
 def _timestamp(value: object) -> int | None:
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError("timestamp must be milliseconds since 1970")
+    if not 0 <= value <= _TIMESTAMP_MS_MAX:
         raise ValueError("timestamp must be milliseconds since 1970")
     return value

@@ -27,7 +27,7 @@ def records_from_lines(
 ) -> Iterator[OutgoingRecord]:
     """A record for every line, less its end. The last one may come without an end."""
     for name, file in inputs:
-        for number, line in enumerate(file, start=1):
+        for number, line in _lines(name, file):
             key, value = _split(line.removesuffix(b"\n"), template, name, number)
             yield OutgoingRecord(key, value, template.headers, None)
 
@@ -37,7 +37,7 @@ def records_from_json(
 ) -> Iterator[OutgoingRecord]:
     """The records that `consume --json` wrote, under the key of the command line if it has one."""
     for name, file in inputs:
-        for number, line in enumerate(file, start=1):
+        for number, line in _lines(name, file):
             if not line.strip():
                 continue
             record = record_from_json(line, f"line {number} of {name}")
@@ -53,6 +53,13 @@ def generated_records(
     for number in range(count):
         value = str(number).encode().ljust(size_bytes, b".")
         yield OutgoingRecord(template.key, value, template.headers, None)
+
+
+def _lines(name: str, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    try:
+        yield from enumerate(file, start=1)
+    except OSError as error:
+        raise ConfigError(f"{name} cannot be read: {error.strerror}") from error
 
 
 def _split(

@@ -95,6 +95,8 @@ class Admin:
         """The topics of these names, in this order; RequestFailed if one does not exist."""
         if not names:
             return []
+        for name in names:
+            _require_name(name)
         answers = self._client.describe_topics(
             TopicCollection(list(names)), request_timeout=self._timeout_s
         )
@@ -156,6 +158,7 @@ class Admin:
         """The settings in force, by name. Of ClusterDefaults: only those that were set."""
         match resource:
             case TopicResource(name):
+                _require_name(name)
                 values = self._describe_configs(ResourceType.TOPIC, name)
             case BrokerResource(broker_id):
                 self._require_broker(broker_id)
@@ -175,6 +178,7 @@ class Admin:
         """Set some settings and take others back to their default; all of them or none."""
         match resource:
             case TopicResource(name):
+                _require_name(name)
                 self._alter_configs(ResourceType.TOPIC, name, set_values, deleted)
             case BrokerResource(broker_id):
                 self._require_broker(broker_id)
@@ -264,6 +268,12 @@ class Admin:
         # Ends: librdkafka completes every future when its request times out.
         with translated(self._bootstrap):
             return answer.result()
+
+
+def _require_name(topic: str) -> None:
+    # confluent-kafka raises ValueError where a broker would say this.
+    if not topic:
+        raise RequestFailed("TOPIC_EXCEPTION", "a topic name must not be empty")
 
 
 def _topic_description(topic: KafkaTopicDescription) -> TopicDescription:

@@ -11,6 +11,7 @@ from tidelog.base.errors import ConfigError
 from tidelog.client.errors import ClusterUnreachable
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+_PORT_DIGITS_MAX = 5
 
 
 class Address(NamedTuple):
@@ -36,6 +37,9 @@ def require_reachable(bootstrap: str, *, timeout_s: float) -> None:
             socket.create_connection(address, timeout=timeout_s).close()
         except OSError as error:
             refusals.append(f"{address} ({error.strerror or error})")
+        except UnicodeError:
+            # What Python says of an empty or overlong part of a name, before anybody is asked.
+            refusals.append(f"{address} (not the name of a host)")
         else:
             return
     raise ClusterUnreachable(f"no broker answers at {', '.join(refusals)}")
@@ -45,6 +49,6 @@ def _parse_address(part: str, text: str) -> Address:
     host, colon, port = part.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit():
         raise ConfigError(f"bootstrap is '{text}' but must be host:port[,host:port...]")
-    if not 0 < int(port) < 65_536:
+    if len(port) > _PORT_DIGITS_MAX or not 0 < int(port) < 65_536:
         raise ConfigError(f"bootstrap is '{text}' but a port must be between 1 and 65535")
     return Address(host.removeprefix("[").removesuffix("]"), int(port))

@@ -87,6 +87,7 @@ class LocalCluster:
 
         ConfigError for a setting no broker would take. After any failure nothing runs.
         """
+        _require_nameable(self.folder)
         properties = {
             broker_id: _properties(self.folder, plan, broker_id)
             for broker_id in range(FIRST_BROKER_ID, FIRST_BROKER_ID + plan.broker_count)
@@ -103,7 +104,7 @@ class LocalCluster:
             self._write_state()
         except OSError as error:
             self.kill()
-            raise FolderUnusable(self.folder.root, error) from error
+            raise FolderUnusable(self.folder.root, error.strerror or str(error)) from error
         except BaseException:
             self.kill()
             raise
@@ -246,6 +247,17 @@ def _starting(folder: ClusterFolder) -> Iterator[None]:
         for broker in running_brokers(folder):
             raise AlreadyRunning(folder.root, broker.address, broker.pid)
         yield
+
+
+def _require_nameable(folder: ClusterFolder) -> None:
+    """Refuse a folder that `log.dirs` cannot name: it is a list, one line of text in UTF-8."""
+    name = os.fsencode(folder.root)
+    if b"," in name or b"\n" in name:
+        raise FolderUnusable(folder.root, "its name holds a comma or the end of a line")
+    try:
+        name.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FolderUnusable(folder.root, "its name is not text in UTF-8") from error
 
 
 def _properties(folder: ClusterFolder, plan: ClusterPlan, broker_id: int) -> dict[str, str]:

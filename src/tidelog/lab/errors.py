@@ -13,8 +13,8 @@ class LabError(TidelogError):
 class FolderUnusable(LabError):
     """Files cannot be made where the cluster's data should go."""
 
-    def __init__(self, folder: Path, error: OSError) -> None:
-        super().__init__(f"the data folder {folder} cannot be used: {error.strerror}")
+    def __init__(self, folder: Path, reason: str) -> None:
+        super().__init__(f"the data folder {folder} cannot be used: {reason}")
 
 
 class AlreadyRunning(LabError):

@@ -10,6 +10,8 @@ from tidelog.base.errors import ConfigError
 from tidelog.cli.record_json import record_from_json, record_to_json
 from tidelog.client.reader import FetchedRecord
 
+# librdkafka ends a name at its first NUL.
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
 DATA = st.none() | st.binary(max_size=40) | st.text(max_size=20).map(str.encode)
 
 
@@ -21,7 +23,7 @@ def fetched(
     return FetchedRecord(3, 7, 1_741_000_000_000, key, value, headers)
 
 
-@given(key=DATA, value=DATA, headers=st.lists(st.tuples(st.text(max_size=8), DATA), max_size=3))
+@given(key=DATA, value=DATA, headers=st.lists(st.tuples(NAMES, DATA), max_size=3))
 def test_what_was_written_reads_as_the_same_bytes(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
 ) -> None:
@@ -74,10 +76,16 @@ def test_absent_key_value_and_timestamp_are_null() -> None:
         b'{"value": "v", "headers": 3}',
         b'{"value": "v", "headers": [{"value": "x"}]}',
         b'{"value": "v", "headers": ["x"]}',
+        b'{"value": "v", "headers": [{"name": null}]}',
+        b'{"value": "v", "headers": {"name": "x"}}',
+        b'{"value": "v", "headers": [{"name": "\\ud800"}]}',
+        b'{"value": "v", "headers": [{"name": "a\\u0000b"}]}',
+        b'{"value": "v", "timestamp": 9223372036854775808}',
         b'{"value": "v", "timestamp": "now"}',
         b'{"value": "v", "timestamp": -1}',
         b'{"value": "v", "timestamp": true}',
         b'\xff{"value": "v"}',
+        b"[" * 100_000,
     ],
 )
 def test_line_that_is_no_record_is_refused_by_place(line: bytes) -> None:

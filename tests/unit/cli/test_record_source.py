@@ -1,6 +1,8 @@
 """Input becomes records, byte for byte (O1)."""
 
+import errno
 import io
+import os
 
 import pytest
 
@@ -51,6 +53,22 @@ def test_line_without_separator_is_refused_by_number() -> None:
     template = RecordTemplate(key=None, key_separator=b":", headers=())
     with pytest.raises(ConfigError, match=r"^line 2 of file has no key separator ':'$"):
         list(records_from_lines(lines(b"k:v\nkv\n"), template))
+
+
+class FailingFile(io.BytesIO):
+    """A file on a disk that fails after the first line."""
+
+    def __next__(self) -> bytes:
+        if self.tell() > 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return super().__next__()
+
+
+def test_input_that_cannot_be_read_is_named() -> None:
+    records = records_from_lines([NamedInput("file", FailingFile(b"a\nb\n"))], PLAIN)
+    assert next(records).value == b"a"
+    with pytest.raises(ConfigError, match=r"^file cannot be read: Input/output error$"):
+        next(records)
 
 
 def test_json_keeps_key_timestamp_and_headers() -> None:
