@@ -6,6 +6,8 @@ Rules, Kafka's (R5):
     - `max_bytes` bounds the answer and each partition, but the first batch found is always
       returned, however large, so that a reader can make progress.
     - A failure of one partition is that partition's error code.
+    - A read_committed reader is told which transactions in what it gets were aborted, and skips
+      their records itself.
 
 Reads come from the page cache. If the first partition that has something to read is not there, it
 is named in `Look.cold`, for a thread to read; the next look is then given what the thread found.
@@ -13,6 +15,7 @@ Cold partitions further down are left out and come first in a later look, so tha
 fresh data do not starve those without.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
@@ -20,11 +23,12 @@ from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.base.ports import BytesLike
 from tidelog.broker.fetch_interest import FetchInterest
 from tidelog.broker.memory import MemoryBound
-from tidelog.broker.partition_runner import PartitionRunner
+from tidelog.broker.partition_runner import DiskRead, PartitionRunner
 from tidelog.broker.partitions import Partitions
 from tidelog.core.partition.epochs import UNKNOWN_EPOCH_END
 from tidelog.core.sessions import FetchSession, FetchTarget, KnownOffsets
-from tidelog.storage.log import LogRead
+from tidelog.storage.log import Log, LogRead
+from tidelog.storage.transaction_index import AbortedTransaction as Aborted
 from tidelog.wire.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -35,8 +39,7 @@ from tidelog.wire.fetch import (
 READ_COMMITTED = 1
 NO_PREFERRED_REPLICA = -1
 _UNKNOWN_OFFSETS = KnownOffsets(Offset(-1), Offset(-1), Offset(-1))
-_NOTHING_READ = LogRead(b"", Offset(-1))
-_NONE_ABORTED: tuple[AbortedTransaction, ...] = ()
+_NOTHING_READ = DiskRead(LogRead(b"", Offset(-1)), ())
 
 TopicResults = list[tuple[str | None, bytes | None, list[FetchPartitionResult]]]
 
@@ -54,7 +57,7 @@ class ReadByThread(NamedTuple):
     """What a thread made of a `ColdRead`."""
 
     cold: ColdRead
-    read: LogRead
+    found: DiskRead
 
 
 class Look:
@@ -156,22 +159,22 @@ class FetchReader:
             # A topic made anew has another runner, and other records at the same offsets.
             and read_by_thread.cold.runner is runner
         ):
-            data = read_by_thread.read.data
+            (data, _), aborted = read_by_thread.found
         else:
-            data = self._read(look, target, runner, end_offset)
+            (data, _), aborted = self._read(look, target, runner, end_offset)
         if len(data) == 0 and target.wanted.fetch_offset < end_offset:
             # The answer is full, or the bytes are on disk. Either way there is more to read.
             belongs = interest.fetch.note_left_out(target, offsets)
         else:
             belongs = interest.fetch.note_result(target, offsets, has_data=len(data) > 0)
         if belongs:
-            aborted = _NONE_ABORTED if is_committed_only else None
-            look.add(target, _result(target, offsets, aborted, None, data))
+            told = _told(aborted) if is_committed_only else None
+            look.add(target, _result(target, offsets, told, None, data))
         look.size_bytes += len(data)
 
     def _read(
         self, look: Look, target: FetchTarget, runner: PartitionRunner, end_offset: Offset
-    ) -> BytesLike:
+    ) -> DiskRead:
         wanted = target.wanted
         fetch_offset = Offset(wanted.fetch_offset)
         log = runner.log
@@ -179,7 +182,7 @@ class FetchReader:
             fetch_offset >= end_offset
             and log.log_start_offset <= fetch_offset <= log.log_end_offset
         ):
-            return b""
+            return _NOTHING_READ
         max_bytes = max(0, min(wanted.max_bytes, look.max_bytes - look.size_bytes))
         try:
             read = log.read_cached(
@@ -188,14 +191,15 @@ class FetchReader:
                 max_bytes=max_bytes,
                 at_least_one=look.size_bytes == 0,
             )
+            aborted = _aborted_in(log, read, fetch_offset)
         except StorageError as error:
             runner.log_directory.on_failure(error)
             raise RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR) from error
-        if read is None:
+        if read is None or aborted is None:
             if look.cold is None and look.size_bytes == 0:
                 look.cold = ColdRead(target, runner, end_offset, max_bytes)
-            return b""
-        return read.data
+            return _NOTHING_READ
+        return DiskRead(read, aborted)
 
     def _tell_error(
         self, look: Look, interest: FetchInterest, target: FetchTarget, code: ErrorCode
@@ -205,6 +209,17 @@ class FetchReader:
         look.must_tell = True
         result = _result(target, _UNKNOWN_OFFSETS, None, None, b"")
         look.add(target, result._replace(error_code=code))
+
+
+def _aborted_in(log: Log, read: LogRead | None, fetch_offset: Offset) -> tuple[Aborted, ...] | None:
+    """The aborted transactions within `read`; None if it takes a thread to say."""
+    if read is None or not log.has_aborted:
+        return ()
+    return log.aborted_cached(fetch_offset, end_offset=read.end_offset)
+
+
+def _told(aborted: Sequence[Aborted]) -> tuple[AbortedTransaction, ...]:
+    return tuple(AbortedTransaction(one.producer_id, one.first_offset) for one in aborted)
 
 
 def _diverging_epoch(runner: PartitionRunner, target: FetchTarget) -> EpochEndOffset | None:

@@ -60,6 +60,7 @@ from tidelog.records.validation import (
     validate_produce,
 )
 from tidelog.storage.log import Log, LogRead
+from tidelog.storage.transaction_index import AbortedTransaction
 from tidelog.wire.produce import PartitionProduceResult
 
 P = ParamSpec("P")
@@ -78,6 +79,13 @@ class _Appended(NamedTuple):
     timestamp_ms: int
     acks: int
     settle: Settle
+
+
+class DiskRead(NamedTuple):
+    """What a thread read, and the transactions in it that a read_committed reader must skip."""
+
+    read: LogRead
+    aborted: tuple[AbortedTransaction, ...]
 
 
 class PartitionRunner:
@@ -381,10 +389,10 @@ class PartitionRunner:
 
     def read_from_disk(
         self, offset: Offset, *, end_offset: Offset, max_bytes: int
-    ) -> "asyncio.Future[LogRead]":
+    ) -> "asyncio.Future[DiskRead]":
         """Read through a thread what `log.read_cached` did not find in memory."""
         return self.log_directory.executor.urgent(
-            self.log.read, offset, end_offset=end_offset, max_bytes=max_bytes, at_least_one=True
+            _read, self.log, offset, end_offset=end_offset, max_bytes=max_bytes
         )
 
     @property
@@ -482,3 +490,10 @@ class PartitionRunner:
             raise error
         self.log_directory.on_failure(error)
         return False
+
+
+def _read(log: Log, offset: Offset, *, end_offset: Offset, max_bytes: int) -> DiskRead:
+    read = log.read(offset, end_offset=end_offset, max_bytes=max_bytes, at_least_one=True)
+    if not log.has_aborted:
+        return DiskRead(read, ())
+    return DiskRead(read, log.aborted_transactions(offset, end_offset=read.end_offset))

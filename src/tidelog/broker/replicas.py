@@ -53,6 +53,7 @@ from tidelog.core.controller.changes import (
 )
 from tidelog.core.controller.image import EMPTY_IMAGE, ClusterImage, PartitionImage
 from tidelog.core.partition.leader import PartitionLeader, elected
+from tidelog.core.transactions.producers import ProducerStates
 from tidelog.storage.log_dir import LogDir
 
 logger = logging.getLogger(__name__)
@@ -221,6 +222,7 @@ class Replicas:
                     # Not the log's own end: what is being flushed is nobody's yet.
                     log_end_offset=runner.leader.log_end_offset,
                     high_watermark=runner.high_watermark,
+                    producers=runner.producers,
                 )
             )
 
@@ -378,6 +380,7 @@ class Replicas:
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
             high_watermark=opened.high_watermark,
+            producers=opened.producers,
         )
         runner = log_dir.runners.get(wanted.topic_partition)
         if runner is not None:
@@ -409,8 +412,9 @@ class Replicas:
         log_start_offset: Offset,
         log_end_offset: Offset,
         high_watermark: Offset,
+        producers: ProducerStates,
     ) -> PartitionLeader:
-        return elected(
+        leader = elected(
             broker=self._broker_id,
             replicas=state.replicas,
             leader_epoch=state.leader_epoch,
@@ -424,6 +428,9 @@ class Replicas:
             replica_lag_time_max_ms=self._config.replication.replica_lag_time_max_ms,
             now_ms=self._clock.now_ms(),
         )
+        # Only Kafka can have left one open: clients may not write transactions here.
+        leader.on_transactions_changed(producers.first_open_transaction_offset)
+        return leader
 
     def _mark_offline(self, wanted: Iterable[WantedReplica]) -> None:
         for one in wanted:
@@ -444,6 +451,14 @@ class Replicas:
                 producer_end_id=max(one.producers.end_producer_id for one in opened),
             )
             logger.info("partitions adopted", extra={"partitions": len(opened)})
+        for one in opened:
+            offset = one.producers.first_open_transaction_offset
+            if offset is not None:
+                # Nobody here knows how it was to end, and either guess could be wrong.
+                logger.warning(
+                    "undecided transaction: read_committed consumers read up to it",
+                    extra={"partition": one.wanted.topic_partition, "offset": offset},
+                )
         return opened
 
     # -- a directory that comes back -------------------------------------------------------------

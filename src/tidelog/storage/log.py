@@ -59,11 +59,7 @@ from tidelog.storage.scan import batch_headers
 from tidelog.storage.segment import WALK, Segment, flush_file
 from tidelog.storage.tail import find_tail
 from tidelog.storage.timestamps import LargestTimestamps, TimestampOffset
-from tidelog.storage.transaction_index import (
-    AbortedTransaction,
-    append_aborted,
-    read_aborted,
-)
+from tidelog.storage.transaction_index import AbortedTransaction, append_aborted
 from tidelog.storage.truncation import cut_segment, remove_segments, remove_snapshots_after
 
 __all__ = ["Log", "LogConfig", "LogRead", "TimestampOffset"]
@@ -312,7 +308,10 @@ class Log(ReadableLog):
 
     def append_aborted(self, aborted: AbortedTransaction) -> None:
         """Note a transaction whose abort marker was just appended, before a flush covers that."""
-        append_aborted(self._disk, self._active.path(layout.TRANSACTION_INDEX), aborted)
+        path = self._active.path(layout.TRANSACTION_INDEX)
+        append_aborted(self._disk, path, aborted)
+        self.files.forget(path)
+        self.has_aborted = True
         if not self._active.has_aborted:
             self._active.has_aborted = True
             self._folder_changes += 1
@@ -320,18 +319,8 @@ class Log(ReadableLog):
     def aborted_transactions(
         self, offset: Offset, *, end_offset: Offset
     ) -> tuple[AbortedTransaction, ...]:
-        """Those with records from `offset` up to `end_offset`. Without any, no file is read."""
-        segments = self.segments
-        found: list[AbortedTransaction] = []
-        for segment in segments[segment_number(segments, offset) :]:
-            if not segment.has_aborted:
-                continue
-            for aborted in read_aborted(self._disk, segment.path(layout.TRANSACTION_INDEX)):
-                if aborted.last_offset >= offset and aborted.first_offset < end_offset:
-                    found.append(aborted)
-                if aborted.last_stable_offset >= end_offset:
-                    return tuple(found)  # Later ones begin at or after that.
-        return tuple(found)
+        """Those with records from `offset` up to `end_offset`, oldest marker first."""
+        return self._with_indexes(lambda: self._aborted(self._blocking, offset, end_offset), offset)
 
     def _with_indexes(self, work: Callable[[], T], offset: Offset) -> T:
         """Do `work`, with indexes made again where it finds them wrong."""

@@ -27,6 +27,7 @@ from tidelog.storage.file_cache import (
 )
 from tidelog.storage.index_file import IndexUnusable
 from tidelog.storage.segment import WALK, Segment, not_a_batch
+from tidelog.storage.transaction_index import AbortedTransaction, find_aborted
 
 # A prime, so that batches of any usual number of records spread over all places.
 RECENT_PLACES = 31
@@ -59,6 +60,7 @@ class ReadableLog:
         "_cached",
         "_recent",
         "files",
+        "has_aborted",
         "log_end_offset",
         "log_start_offset",
         "segments",
@@ -79,6 +81,8 @@ class ReadableLog:
         self._cached = CachedAccess(files)
         self._recent: list[Place | None] = [None] * RECENT_PLACES
         self.segments = segments
+        # Once there are some, every reader at read_committed looks for those that it must skip.
+        self.has_aborted = any(segment.has_aborted for segment in segments)
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
 
@@ -90,6 +94,36 @@ class ReadableLog:
             return self._read(self._cached, offset, end_offset, max_bytes, at_least_one)
         except (WouldBlock, IndexUnusable):
             return None
+
+    def aborted_cached(
+        self, offset: Offset, *, end_offset: Offset
+    ) -> tuple[AbortedTransaction, ...] | None:
+        """Like `Log.aborted_transactions`, but None rather than wait for the disk."""
+        try:
+            return self._aborted(self._cached, offset, end_offset)
+        except WouldBlock:
+            return None
+
+    def _aborted(
+        self, access: Access, offset: Offset, end_offset: Offset
+    ) -> tuple[AbortedTransaction, ...]:
+        found: list[AbortedTransaction] = []
+        segments = self.segments
+        # Retention may have been faster than a reader on a thread.
+        number = segment_number(segments, max(offset, segments[0].base_offset))
+        for segment in segments[number:]:
+            if segment.has_aborted:
+                file = access.open(segment.path(layout.TRANSACTION_INDEX))
+                here, is_complete = find_aborted(
+                    file.path,
+                    access.read(file, 0, file.size_bytes),
+                    offset=offset,
+                    end_offset=end_offset,
+                )
+                found += here
+                if is_complete:
+                    break
+        return tuple(found)
 
     def _read(
         self, access: Access, offset: Offset, end_offset: Offset, max_bytes: int, at_least_one: bool

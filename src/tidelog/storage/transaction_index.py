@@ -10,16 +10,18 @@ when the log is opened, it is made again from the log (`aborted.py`).
 """
 
 import struct
+from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tidelog.base.errors import StorageError
 from tidelog.base.ids import Offset, ProducerId
-from tidelog.base.ports import Disk
+from tidelog.base.ports import BytesLike, Disk
 
 _VERSION = 0
 _ENTRY = struct.Struct(">hqqqq")
+_LAST_OFFSET = struct.Struct(">18xq8x")
 
 
 class CorruptTransactionIndex(StorageError):
@@ -73,7 +75,31 @@ def read_aborted(disk: Disk, path: Path) -> list[AbortedTransaction]:
     return _decode(path, disk.read_file(path))
 
 
-def _decode(path: Path, data: bytes) -> list[AbortedTransaction]:
+def find_aborted(
+    path: Path, data: BytesLike, *, offset: Offset, end_offset: Offset
+) -> tuple[list[AbortedTransaction], bool]:
+    """Of the entries in `data`, those with records from `offset` up to `end_offset`.
+
+    And whether all of them are found, so that no later segment need be searched.
+    """
+    count = len(data) // _ENTRY.size
+
+    def last_offset(number: int) -> Offset:
+        return Offset(_LAST_OFFSET.unpack_from(data, number * _ENTRY.size)[0])
+
+    found: list[AbortedTransaction] = []
+    first = bisect_left(range(count), offset, key=last_offset)
+    for number in range(first, count):
+        start = number * _ENTRY.size
+        (entry,) = _decode(path, data[start : start + _ENTRY.size])
+        if entry.first_offset < end_offset:
+            found.append(entry)
+        if entry.last_stable_offset >= end_offset:
+            return found, True  # Later ones begin at or after that.
+    return found, False
+
+
+def _decode(path: Path, data: BytesLike) -> list[AbortedTransaction]:
     if len(data) % _ENTRY.size:
         raise CorruptTransactionIndex(f"{path} ends within an entry")
     aborted = []

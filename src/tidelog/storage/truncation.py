@@ -59,7 +59,9 @@ def cut_segment(
     kept_offsets = sum(relative_offset < end for relative_offset, _ in offsets)
     kept_times = sum(relative_offset < end for _, relative_offset in times)
     if segment.has_aborted:
-        cut_aborted(disk, segment.path(layout.TRANSACTION_INDEX), end_offset=end_offset)
+        path = segment.path(layout.TRANSACTION_INDEX)
+        files.forget(path)
+        cut_aborted(disk, path, end_offset=end_offset)
     segment.file = None
     _cut_file(disk, files, segment.path(layout.OFFSET_INDEX), kept_offsets * OFFSET_ENTRY.size)
     _cut_file(disk, files, segment.path(layout.TIME_INDEX), kept_times * TIME_ENTRY.size)

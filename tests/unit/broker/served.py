@@ -122,7 +122,9 @@ class Fetched:
 
     code: int
     high_watermark: int
+    last_stable_offset: int
     log_start_offset: int
+    aborted: list[tuple[int, int]] | None
     records: bytes
 
 
@@ -222,6 +224,7 @@ class Client:
         min_bytes: int = 1,
         max_bytes: int = MANY_BYTES,
         partition_max_bytes: int = MANY_BYTES,
+        isolation_level: int = 0,
     ) -> None:
         self.send(
             ApiKey.FETCH,
@@ -234,6 +237,7 @@ class Client:
                 min_bytes=min_bytes,
                 max_bytes=max_bytes,
                 partition_max_bytes=partition_max_bytes,
+                isolation_level=isolation_level,
             ),
         )
 
@@ -251,13 +255,21 @@ def fetch_answer(answer: Any) -> FetchAnswer:
             (topic.topic, partition.partition_index): Fetched(
                 int(partition.error_code),
                 partition.high_watermark,
+                partition.last_stable_offset,
                 partition.log_start_offset,
+                _aborted(partition.aborted_transactions),
                 bytes(partition.records or b""),
             )
             for topic in answer.responses
             for partition in topic.partitions
         },
     )
+
+
+def _aborted(transactions: Any) -> list[tuple[int, int]] | None:
+    if transactions is None:
+        return None
+    return [(one.producer_id, one.first_offset) for one in transactions]
 
 
 def produce_values(batch: bytearray, place: Place, acks: int) -> Values:
@@ -283,6 +295,7 @@ def fetch_values(
     min_bytes: int = 1,
     max_bytes: int = MANY_BYTES,
     partition_max_bytes: int = MANY_BYTES,
+    isolation_level: int = 0,
 ) -> Values:
     return {
         "cluster_id": None,
@@ -290,7 +303,7 @@ def fetch_values(
         "max_wait": milliseconds(max_wait_ms),
         "min_bytes": min_bytes,
         "max_bytes": max_bytes,
-        "isolation_level": 0,
+        "isolation_level": isolation_level,
         "session_id": session[0],
         "session_epoch": session[1],
         "topics": [

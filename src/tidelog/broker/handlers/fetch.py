@@ -26,13 +26,13 @@ from tidelog.broker.fetch_reader import (
     TopicResults,
 )
 from tidelog.broker.memory import MemoryBound
+from tidelog.broker.partition_runner import DiskRead
 from tidelog.core.sessions import (
     NO_SESSION_ID,
     FetchSession,
     FetchSessionCache,
     Refused,
 )
-from tidelog.storage.log import LogRead
 from tidelog.wire.api import RequestHeader
 from tidelog.wire.fetch import FetchRequest, decode_fetch, encode_fetch_response
 
@@ -229,7 +229,7 @@ class _Attempt:
         )
         future.add_done_callback(lambda done: self._on_read(cold, done))
 
-    def _on_read(self, cold: ColdRead, future: "asyncio.Future[LogRead]") -> None:
+    def _on_read(self, cold: ColdRead, future: "asyncio.Future[DiskRead]") -> None:
         self._is_reading = False
         error = future.exception()
         if isinstance(error, StorageError):

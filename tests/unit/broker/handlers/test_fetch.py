@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.batches import plain_batch
+from tests.support.batches import NOW_MS, plain_batch
 from tests.unit.broker.served import (
     FETCH_VERSION,
     NEW_SESSION,
@@ -21,7 +21,11 @@ from tests.unit.broker.served import (
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.stepped_executor import URGENT
 from tidelog.base.errors import ErrorCode, StorageError
-from tidelog.base.ids import Offset
+from tidelog.base.ids import Offset, ProducerId
+from tidelog.records.batch import Codec, read_header
+from tidelog.records.control import ControlType, TransactionEnd, encode_transaction_end
+from tidelog.records.record import Record, encode_batch
+from tidelog.storage.transaction_index import AbortedTransaction
 from tidelog.wire.api import ApiKey
 
 T0 = ("t", 0)
@@ -574,3 +578,98 @@ async def test_every_answer_of_many_pipelined_fetches_leaves_in_order() -> None:
         answers: list[FetchAnswer] = [fetch_answer(answer) for answer in client.take()]
         assert [len(answer.offsets(T0)) for answer in answers] == [0, 3] * 5
         assert client.waiting == 0
+
+
+# -- transactions --------------------------------------------------------------------------------
+
+READ_COMMITTED = 1
+
+
+def _append_transactional(served: ServedWorld, producer_id: int, end: ControlType | None) -> None:
+    """As a Kafka that was here before did: clients of ours may not."""
+    runner = served.world.runner("t")
+    log = runner.log
+    offset = log.log_end_offset
+    key, value = b"key", b"value"
+    if end is not None:
+        key, value = encode_transaction_end(TransactionEnd(end, 0))
+    batch = encode_batch(
+        [Record(offset, NOW_MS, key, value, ())],
+        leader_epoch=0,
+        codec=Codec.NONE,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=-1 if end is not None else 0,
+        is_transactional=True,
+        is_control=end is not None,
+    )
+    log.append(batch, base_offset=offset, last_offset=offset, max_timestamp_ms=NOW_MS)
+    runner.producers.on_replayed(read_header(batch, 0))
+    runner.leader.on_append(log.log_end_offset, now_ms=NOW_MS)
+
+
+async def with_aborted(served: ServedWorld) -> None:
+    """A transaction of producer 7 at offsets 0 and 1, aborted; one of 8 at 2 and 3, committed."""
+    await with_topics(served, "t")
+    _append_transactional(served, 7, None)
+    _append_transactional(served, 7, ControlType.ABORT)
+    served.world.runner("t").log.append_aborted(
+        AbortedTransaction(ProducerId(7), Offset(0), Offset(1), Offset(2))
+    )
+    _append_transactional(served, 8, None)
+    _append_transactional(served, 8, ControlType.COMMIT)
+
+
+@in_virtual_time
+async def test_a_read_committed_fetch_is_told_of_aborted_transactions() -> None:
+    """D3. Also when the bytes, or only the index, have to come from the disk."""
+    for is_cold in (False, True):
+        async with served_world() as served:
+            await with_aborted(served)
+            served.world.disk.is_cold = is_cold
+            client = served.client()
+            for offset, aborted in ((0, [(7, 0)]), (1, [(7, 0)]), (2, [])):
+                client.fetch({T0: offset}, isolation_level=READ_COMMITTED)
+                await served.world.settle()
+                fetched = client.fetched().partitions[T0]
+                assert fetched.aborted == aborted
+                assert len(fetched.records) > 0
+
+
+@in_virtual_time
+async def test_a_read_uncommitted_fetch_is_not_told_of_aborted_transactions() -> None:
+    async with served_world() as served:
+        await with_aborted(served)
+        client = served.client()
+        client.fetch({T0: 0})
+        await served.world.settle()
+        answer = client.fetched()
+        assert answer.partitions[T0].aborted is None
+        assert answer.offsets() == [0, 1, 2, 3]
+
+
+@in_virtual_time
+async def test_a_read_committed_fetch_ends_where_an_undecided_transaction_begins() -> None:
+    """R5. Kafka was stopped before the transaction was decided."""
+    async with served_world() as served:
+        await with_aborted(served)
+        _append_transactional(served, 9, None)
+        served.world.elect("t")
+        client = served.client()
+        client.fetch({T0: 0}, isolation_level=READ_COMMITTED)
+        await served.world.settle()
+        answer = client.fetched()
+        assert answer.offsets() == [0, 1, 2, 3]
+        assert answer.partitions[T0].last_stable_offset == 4
+        assert answer.partitions[T0].high_watermark == 5
+
+
+@in_virtual_time
+async def test_a_transaction_index_that_cannot_be_read_takes_the_directory_offline() -> None:
+    async with served_world() as served:
+        await with_aborted(served)
+        served.world.disk.arm("read", "*.txnindex", StorageError)
+        client = served.client()
+        client.fetch({T0: 0}, isolation_level=READ_COMMITTED)
+        await served.world.settle()
+        assert client.fetched().partitions[T0].code == ErrorCode.KAFKA_STORAGE_ERROR
