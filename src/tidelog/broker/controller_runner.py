@@ -1,13 +1,11 @@
 """Registers this broker, holds or follows the controller's claim, and performs what is decided.
 
 The rules are in `core/controller/`, the tree in `cluster_tree.py`, what a new controller does first
-in `cluster_session.py`. Requests, news of claims and the loss of the session all go through one
-queue, so that one thing happens at a time and every decision is made against the image that the
-last one left.
+in `cluster_session.py`. Requests and news of claims go through one queue, so that one thing happens
+at a time and every decision is made against the image that the last one left.
 
     request ──┐
-    claim   ──┼─▶ queue ─▶ decide (core) ─▶ one fenced transaction ─▶ new image ─▶ subscribers
-    session ──┘
+    claim   ──┴─▶ queue ─▶ decide (core) ─▶ one fenced transaction ─▶ new image ─▶ subscribers
 
 Promises:
 
@@ -16,8 +14,8 @@ Promises:
         (Deleting is two, see `cluster_tree.py`, and is finished by the next controller.)
     N3  If it is not known whether a write happened, the tree is read again before the next
         decision.
-    N4  A lost session is announced (this broker is gone, nobody is controller) before anything
-        else is done about it (C6). Then the broker joins again.
+    N4  A lost session is announced (this broker is gone, nobody is controller) at once, whatever
+        is under way; that is given up (C6). Then the broker joins again.
 
 A request that is cancelled while it waits is carried out all the same.
 """
@@ -103,12 +101,7 @@ class _BrokersChanged:
     """A broker came or went."""
 
 
-@dataclass(frozen=True, slots=True)
-class _SessionEnded:
-    """The coordinator let go of us."""
-
-
-_Event = _Request | _ClaimsChanged | _BrokersChanged | _SessionEnded
+_Event = _Request | _ClaimsChanged | _BrokersChanged
 
 
 class ControllerRunner:
@@ -287,7 +280,7 @@ class ControllerRunner:
         except RequestRefused as refusal:
             _refuse(future, refusal)
         except SessionLost:
-            _refuse(future, _away())  # The event that says so is on its way.
+            _refuse(future, _away())  # `_serve_session` hears of it as well.
         except CoordinatorUnavailable as failure:
             self._is_stale = True  # N3
             _refuse(future, RequestRefused(ErrorCode.REQUEST_TIMED_OUT, str(failure)))
@@ -362,7 +355,6 @@ class ControllerRunner:
         try:
             while True:
                 await self._serve_session()
-                self._on_session_lost()
                 await self._rejoin()
         finally:
             self._session = None
@@ -409,27 +401,24 @@ class ControllerRunner:
         """Returns when the session is lost."""
         coordinator = self._joined().coordinator
         async with asyncio.TaskGroup() as tasks:
-            watchers = [
+            workers = [
                 tasks.create_task(
                     self._follow(coordinator.watch(nodes.CONTROLLER), _ClaimsChanged())
                 ),
                 tasks.create_task(
                     self._follow(coordinator.watch_children(nodes.BROKER_IDS), _BrokersChanged())
                 ),
-                tasks.create_task(self._await_loss(coordinator)),
+                tasks.create_task(self._serve()),
             ]
-            await self._serve()
-            for watcher in watchers:
-                watcher.cancel()
+            await coordinator.session_lost()  # Ended by the loss, or when the broker stops.
+            self._on_session_lost()
+            for worker in workers:
+                worker.cancel()
 
     async def _follow(self, states: AsyncIterator[object], event: _Event) -> None:
-        with suppress(SessionLost):  # `_await_loss` says so.
+        with suppress(SessionLost):  # `_serve_session` hears of it.
             async for _state in states:
                 await self._events.put(event)
-
-    async def _await_loss(self, coordinator: Coordinator) -> None:
-        await coordinator.session_lost()  # Ended by the loss, or with the session's other tasks.
-        await self._events.put(_SessionEnded())
 
     async def _serve(self) -> None:
         while True:
@@ -439,8 +428,6 @@ class ControllerRunner:
                     await run()
                 case _ClaimsChanged() | _BrokersChanged():
                     await self._on_claims(event)
-                case _SessionEnded():
-                    return
                 case _:
                     assert_never(event)
 
@@ -460,7 +447,7 @@ class ControllerRunner:
                         assert_never(event)
                 return
             except SessionLost:
-                return  # The event that says so is on its way.
+                return  # `_serve_session` hears of it as well.
             except CoordinatorRefused as refusal:
                 self._on_write_refused(refusal)
             except CoordinatorUnavailable as failure:

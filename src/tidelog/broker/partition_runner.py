@@ -104,6 +104,7 @@ class PartitionRunner:
         "_watchers",
         "config",
         "epochs",
+        "has_resigned",
         "is_offline",
         "leader",
         "log",
@@ -137,6 +138,7 @@ class PartitionRunner:
         self.producers = producers
         self.log_directory = log_directory
         self.is_offline = False
+        self.has_resigned = False
         self._use(config)
         self._clock = clock
         self._queue = AppendQueue(
@@ -197,8 +199,8 @@ class PartitionRunner:
         is_rewritten: bool,
     ) -> _Attempt:
         """Append now if nothing stands in the way, or say what does."""
-        if self.is_offline:
-            return self._refusal(ErrorCode.KAFKA_STORAGE_ERROR)
+        if self.is_offline or self.has_resigned:
+            return self._refusal(self._why_not_served())
         assert not self._queue.is_busy  # I2
         try:
             header = validate_produce(records, self._limits, now_ms=now_ms)
@@ -320,7 +322,7 @@ class PartitionRunner:
 
     def _after_replication(self, appended: _Appended) -> PartitionProduceResult:
         code = self.leader.acknowledgement(appended.end_offset)
-        if self.is_offline or code is None:
+        if self.is_offline or self.has_resigned or code is None:
             return self._refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if code is not ErrorCode.NONE:
             return self._refusal(code)
@@ -378,8 +380,8 @@ class PartitionRunner:
         self._settle_flushed(appended)
 
     def _settle_flushed(self, appended: _Appended) -> None:
-        if self.is_offline:
-            appended.settle(self._refusal(ErrorCode.KAFKA_STORAGE_ERROR))
+        if self.is_offline or self.has_resigned:
+            appended.settle(self._refusal(self._why_not_served()))
             return
         result = self._acknowledge(appended)
         if result is not None:
@@ -419,8 +421,7 @@ class PartitionRunner:
 
         Raises RequestRefused. Durable on return: a crash must not bring deleted records back.
         """
-        if self.is_offline:
-            raise RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._require_service()
         if before_offset == NO_OFFSET:
             before_offset = self.high_watermark
         if not 0 <= before_offset <= self.high_watermark:
@@ -434,8 +435,7 @@ class PartitionRunner:
             self.on_log_start_advanced()
         # Also if somebody else deleted them: perhaps that is still on its way to the disk.
         await self.log_directory.checkpoint_log_starts()
-        if self.is_offline:
-            raise RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._require_service()
         return self.log.log_start_offset
 
     async def enforce_retention(self, now_ms: int) -> int:
@@ -454,6 +454,23 @@ class PartitionRunner:
         self.leader = leader
         self._waiters.wake(leader.high_watermark)
         self._announce(0)
+
+    def resign(self) -> None:
+        """This broker may not lead any more: acknowledge nothing, and say so to whoever waits."""
+        if self.has_resigned:
+            return
+        self.has_resigned = True
+        self._waiters.wake_all()
+        self._announce(0)
+
+    def _require_service(self) -> None:
+        if self.is_offline or self.has_resigned:
+            raise RequestRefused(self._why_not_served())
+
+    def _why_not_served(self) -> ErrorCode:
+        if self.is_offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def take_offline(self) -> None:
         """The disk is gone: answer everything with KAFKA_STORAGE_ERROR from now on."""

@@ -33,6 +33,8 @@ class Partitions:
 
     def add(self, runner: PartitionRunner) -> None:
         assert runner.topic_partition not in self._runners
+        if self._serving is not self._runners:
+            runner.resign()
         self._runners[runner.topic_partition] = runner
         self._offline.discard(runner.topic_partition)
 
@@ -55,12 +57,19 @@ class Partitions:
         return self._runners.get((topic, partition))
 
     def drop_leaderships(self) -> None:
-        """The session is lost: somebody else may lead by now, so refuse everything (C6)."""
+        """The session is lost: somebody else may lead by now, so refuse everything (C6).
+
+        Also what waits: nothing is acknowledged any more, and readers are told to look elsewhere.
+        """
         self._serving = {}
+        for runner in self:
+            runner.resign()
 
     def resume_leaderships(self) -> None:
         """The broker is registered again and was elected anew."""
         self._serving = self._runners
+        for runner in self:
+            runner.has_resigned = False
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id, given as its sixteen bytes."""

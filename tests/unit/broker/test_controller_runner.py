@@ -10,7 +10,7 @@ from tests.unit.broker.controllers import FlakyTree, Observer, controller, runni
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tidelog.base.errors import ConfigError, ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import NO_BROKER, BrokerId, ControllerEpoch
-from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.broker.controller_runner import RETRY_BACKOFF_S, ControllerRunner
 from tidelog.config.dynamic import AlterOperation
 from tidelog.coordination.memory import MemoryTree
 from tidelog.coordination.port import Create, Delete, Set
@@ -497,6 +497,31 @@ async def test_a_lost_session_is_announced_and_then_mended() -> None:
         assert runner.image.topics["t"].partitions[0].leader_epoch == 1
         (outcome,) = await create(runner, "u")
         assert outcome.error is ErrorCode.NONE
+
+
+@in_virtual_time
+async def test_a_lost_session_is_announced_although_the_coordinator_does_not_answer() -> None:
+    """C6: before anything else, also before what is under way."""
+    tree = FlakyTree()
+    async with running(tree) as runner:
+        observer = Observer(runner.image)
+        runner.subscribe(observer)
+        tree.refusing = 100
+        MemoryTree.transact(tree, [Delete("/controller")], SOMEBODY_ELSE)
+        await settled()  # It stands for election, and will again and again.
+        waiting = asyncio.create_task(create(runner, "t"))
+        await settled()
+        tree.expire(first_session(tree))
+        await settled()
+        assert observer.changes[:2] == [
+            ControllerChanged(NO_BROKER, ControllerEpoch(1)),
+            BrokerGone(BrokerId(1)),
+        ]
+        assert waiting.done()
+        assert waiting.result()[0].error is ErrorCode.NOT_CONTROLLER
+        tree.refusing = 0
+        await asyncio.sleep(2 * RETRY_BACKOFF_S)
+        assert runner.is_controller
 
 
 @in_virtual_time
