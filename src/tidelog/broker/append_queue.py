@@ -17,15 +17,18 @@ Invariants:
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
-from tidelog.base.errors import RequestRefused
+from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ports import BytesLike, Clock
 from tidelog.broker.memory import MemoryBound
 from tidelog.wire.produce import PartitionProduceResult
+
+logger = logging.getLogger(__name__)
 
 Settle = Callable[[PartitionProduceResult], None]
 
@@ -144,12 +147,13 @@ class AppendQueue:
 
     def _rewritten(self, rewritten: "asyncio.Future[BytesLike]") -> None:
         self._set_busy(False)
-        try:
+        error = rewritten.exception()
+        if error is None:
             self._replace_head(bytearray(rewritten.result()))
-        except RequestRefused as refusal:
+        else:
             settle = self._appends[0].settle
             self._pop()
-            settle(self._refused(refusal))
+            settle(self._refused(_as_refusal(error)))
         self.work_off()
 
     def _replace_head(self, rewritten: bytearray) -> None:
@@ -166,3 +170,13 @@ class AppendQueue:
     def _set_busy(self, is_busy: bool) -> None:
         self.is_busy = is_busy
         self.must_wait = is_busy or bool(self._appends)
+
+
+def _as_refusal(error: BaseException) -> RequestRefused:
+    """What a client is told whose batch could not be rewritten."""
+    if isinstance(error, RequestRefused):
+        return error
+    if isinstance(error, AssertionError) or not isinstance(error, Exception):
+        raise error
+    logger.error("batch cannot be rewritten", exc_info=error)
+    return RequestRefused(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -11,9 +11,14 @@ both lanes is ordered by the caller: see `broker/partition_runner.py`.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
+
+from tidelog.base.errors import StorageError
+
+logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,3 +50,17 @@ class DiskExecutor:
         """Wait for everything handed in. Blocks; only for the end of the process."""
         self._urgent.shutdown(wait=True)
         self._background.shutdown(wait=True)
+
+
+def as_storage_error(error: BaseException) -> StorageError:
+    """What a failure on a thread means to its directory. A failed assertion is raised instead.
+
+    Of what nobody thought of, nobody knows how much was done before it: that is for recovery to
+    find out, as if the disk had failed.
+    """
+    if isinstance(error, StorageError):
+        return error
+    if isinstance(error, AssertionError) or not isinstance(error, Exception):
+        raise error
+    logger.error("work on a log failed", exc_info=error)
+    return StorageError(f"unexpected failure: {error!r}")

@@ -25,7 +25,7 @@ from collections.abc import Callable
 
 from tidelog.base.errors import StorageError
 from tidelog.base.ids import Offset
-from tidelog.broker.disk_executor import DiskExecutor
+from tidelog.broker.disk_executor import DiskExecutor, as_storage_error
 from tidelog.storage.log import Log
 
 
@@ -96,8 +96,8 @@ class Flusher:
     def _on_flushed(self, future: "asyncio.Future[Offset]") -> None:
         self._in_flight -= 1
         error = future.exception()
-        if isinstance(error, StorageError):
-            self._on_failure(error)
+        if error is not None:
+            self._on_failure(as_storage_error(error))
             return
         self._wake(future.result())
         if self._waiting and not self._in_flight:

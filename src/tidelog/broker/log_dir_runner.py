@@ -29,7 +29,7 @@ from typing import TypeVar
 from tidelog.base.errors import StorageError
 from tidelog.base.ids import Offset, TopicPartition
 from tidelog.base.ports import Disk
-from tidelog.broker.disk_executor import DiskExecutor
+from tidelog.broker.disk_executor import DiskExecutor, as_storage_error
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.storage.log import Log
 from tidelog.storage.log_dir import LogDir
@@ -213,10 +213,8 @@ class LogDirRunner:
     def _watch(self, future: "asyncio.Future[T]") -> None:
         def done(finished: "asyncio.Future[T]") -> None:
             error = finished.exception()
-            if isinstance(error, StorageError):
-                self.on_failure(error)
-            elif error is not None:
-                raise error
+            if error is not None:
+                self.on_failure(as_storage_error(error))
 
         future.add_done_callback(done)
 

@@ -36,6 +36,7 @@ from tidelog.base.ids import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, Topic
 from tidelog.base.ports import BytesLike, Clock
 from tidelog.broker.append_queue import AppendQueue, Preparation, QueuedAppend, Settle
 from tidelog.broker.batch_limits import batch_limits
+from tidelog.broker.disk_executor import as_storage_error
 from tidelog.broker.flushing import Flusher
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partition_ports import LogDirectory, Watcher
@@ -503,9 +504,7 @@ class PartitionRunner:
         error = future.exception()
         if error is None:
             return True
-        if not isinstance(error, StorageError):
-            raise error
-        self.log_directory.on_failure(error)
+        self.log_directory.on_failure(as_storage_error(error))
         return False
 
 

@@ -7,11 +7,43 @@ failed assertion ends the broker (`broker/dispatch.py` does the same for what a 
 import asyncio
 import logging
 from collections.abc import Coroutine
+from types import TracebackType
 
 from tidelog.base.errors import RequestRefused, WireError
 from tidelog.broker.connection import Connection
 
 logger = logging.getLogger(__name__)
+
+
+class AtTheCostOf:
+    """`with AtTheCostOf(connection, api_key)`: what fails within ends `connection`.
+
+    For callbacks that finish a request: a thread is done, a timer has run out, there is news.
+    """
+
+    __slots__ = ("_api_key", "_connection")
+
+    def __init__(self, connection: Connection, api_key: int) -> None:
+        self._connection = connection
+        self._api_key = api_key
+
+    def __enter__(self) -> None:
+        """Nothing has gone wrong yet."""
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception) or isinstance(error, AssertionError):
+            return False
+        if isinstance(error, RequestRefused | WireError):
+            self._connection.refuse(f"api key {self._api_key}: {error}")
+        else:
+            logger.error("request failed", extra={"api_key": self._api_key}, exc_info=error)
+            self._connection.refuse(f"internal error while handling api key {self._api_key}")
+        return True
 
 
 class RequestTasks:
@@ -32,12 +64,5 @@ class RequestTasks:
 async def _at_the_cost_of(
     connection: Connection, api_key: int, work: Coroutine[None, None, None]
 ) -> None:
-    try:
+    with AtTheCostOf(connection, api_key):
         await work
-    except AssertionError:
-        raise
-    except (RequestRefused, WireError) as error:
-        connection.refuse(f"api key {api_key}: {error}")
-    except Exception:
-        logger.exception("request failed", extra={"api_key": api_key})
-        connection.refuse(f"internal error while handling api key {api_key}")

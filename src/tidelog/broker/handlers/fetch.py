@@ -27,13 +27,14 @@ from tidelog.broker.fetch_reader import (
 )
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partition_runner import DiskRead
+from tidelog.broker.request_tasks import AtTheCostOf
 from tidelog.core.sessions import (
     NO_SESSION_ID,
     FetchSession,
     FetchSessionCache,
     Refused,
 )
-from tidelog.wire.api import RequestHeader
+from tidelog.wire.api import ApiKey, RequestHeader
 from tidelog.wire.fetch import FetchRequest, decode_fetch, encode_fetch_response
 
 _FIRST_WITH_TOPIC_ID = 13
@@ -164,10 +165,11 @@ class _Attempt:
     def _complete(self, read_by_thread: ReadByThread | None) -> None:
         if self._is_done:
             return
-        buffers = self._look(read_by_thread)
-        if buffers is not None:
-            assert self._pending is not None
-            self._pending.complete(buffers)
+        with AtTheCostOf(self._connection, ApiKey.FETCH):
+            buffers = self._look(read_by_thread)
+            if buffers is not None:
+                assert self._pending is not None
+                self._pending.complete(buffers)
 
     def _encode(self, topics: TopicResults) -> Buffers:
         return encode_answer(self._header, 0, self._interest.fetch.session_id, topics)
@@ -203,8 +205,9 @@ class _Attempt:
         self._handler.loop.call_soon(self._answer_nothing)
 
     def _answer_nothing(self) -> None:
-        if self._pending is not None and self._pending.is_wanted:
-            self._pending.complete(self._encode([]))
+        with AtTheCostOf(self._connection, ApiKey.FETCH):
+            if self._pending is not None and self._pending.is_wanted:
+                self._pending.complete(self._encode([]))
 
     def _finish(self) -> None:
         self._is_done = True
@@ -238,7 +241,8 @@ class _Attempt:
         elif isinstance(error, RequestRefused):
             self._complete(None)  # Retention was faster; the next look says so.
         else:
-            self._complete(ReadByThread(cold, future.result()))
+            with AtTheCostOf(self._connection, ApiKey.FETCH):
+                self._complete(ReadByThread(cold, future.result()))
 
 
 def encode_answer(

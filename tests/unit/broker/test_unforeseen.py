@@ -1,0 +1,106 @@
+"""What nobody thought of costs the client that brought it about, not the broker (O5).
+
+`broker_world` fails a test in which an exception reaches the event loop: that would end a broker.
+"""
+
+import asyncio
+
+import pytest
+
+from tests.support.batches import plain_batch
+from tests.unit.broker.served import ServedWorld, served_world
+from tests.unit.broker.simulated_loop import in_virtual_time
+from tests.unit.broker.world import broker_world
+from tidelog.base.errors import ErrorCode
+from tidelog.broker import partition_runner
+from tidelog.broker.fetch_reader import FetchReader
+from tidelog.storage.log import Log
+
+T0 = ("t", 0)
+LONG_MS = 60_000
+ONE_BATCH = {"internal.segment.bytes": "150"}
+
+
+class Unforeseen(Exception):
+    """Not one of ours."""
+
+
+def fail(*_arguments: object, **_named: object) -> None:
+    raise Unforeseen
+
+
+async def others_are_served(served: ServedWorld) -> None:
+    other = served.client()
+    other.fetch({T0: 0}, max_wait_ms=0)
+    await served.world.settle()
+    assert other.fetched().partitions[T0].code == ErrorCode.NONE
+
+
+@in_virtual_time
+async def test_a_read_on_a_thread() -> None:
+    async with served_world() as served:
+        served.world.create("t")
+        await served.world.settle()
+        served.world.produce("t", plain_batch(1))
+        client = served.client()
+        served.world.disk.is_cold = True
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Log, "read", fail)
+            client.fetch({T0: 0}, max_wait_ms=LONG_MS)
+            await served.world.settle()
+        assert client.transport.is_closed
+        await others_are_served(served)
+
+
+@pytest.mark.parametrize("is_woken_by_an_append", [True, False])
+@in_virtual_time
+async def test_a_parked_fetch_that_is_looked_at_again(is_woken_by_an_append: bool) -> None:
+    async with served_world() as served:
+        served.world.create("t")
+        await served.world.settle()
+        client = served.client()
+        client.fetch({T0: 0}, max_wait_ms=500)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(FetchReader, "look", fail)
+            if is_woken_by_an_append:
+                served.world.produce("t", plain_batch(1))
+            else:
+                await asyncio.sleep(1)
+            await served.world.settle()
+        assert client.transport.is_closed
+        await others_are_served(served)
+
+
+@in_virtual_time
+async def test_a_batch_that_is_rewritten() -> None:
+    async with broker_world() as world:
+        world.create("t", config={"compression.type": "gzip"})
+        await world.settle()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(partition_runner, "rewrite", fail)
+            first = world.produce("t", plain_batch(1))
+            await world.settle()
+        assert first.code == ErrorCode.UNKNOWN_SERVER_ERROR
+        second = world.produce("t", plain_batch(1))
+        await world.settle()
+        assert second.base_offset == 0
+        assert world.request_memory.held_bytes == 0
+
+
+@pytest.mark.parametrize("what", ["roll", "flush", "write_leader_epochs"])
+@in_virtual_time
+async def test_work_on_a_log_takes_its_directory_offline(what: str) -> None:
+    """Nobody knows how much of it was done; recovery finds out."""
+    async with broker_world() as world:
+        world.create("t", config={**ONE_BATCH, "flush.messages": "1"})
+        await world.settle()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Log, what, fail)
+            produced = [world.produce("t", plain_batch(1)) for _ in range(2)]
+            await world.settle()
+        assert produced[1].code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert not world.log_dir.is_online
+        await world.reopen()
+        again = world.produce("t", plain_batch(1))
+        await world.settle()
+        assert again.code == ErrorCode.NONE
