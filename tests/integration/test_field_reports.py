@@ -23,7 +23,7 @@ from tests.support.clients import (
     send,
 )
 from tests.support.command_line import tidelog
-from tests.support.raw_client import RawClient
+from tests.support.raw_client import FetchFrom, RawClient
 from tidelog.base.clock import SystemClock
 from tidelog.base.errors import ConfigError, ErrorCode
 from tidelog.broker.memory import MemoryBound
@@ -32,6 +32,8 @@ from tidelog.config.listeners import Listener
 from tidelog.records.batch import Codec
 
 SMALLEST_SEGMENT = {"segment.bytes": "1048576"}
+# Of a record batch: behind its offset, length and leader epoch.
+MAGIC_POSITION = 16
 
 
 class LimitedBroker(BrokerProcess):
@@ -88,6 +90,26 @@ def test_a_broker_without_standard_streams_serves(tmp_path: Path) -> None:
         send(broker.bootstrap, "quiet", records, partition=0, settings={})
         assert len(read_partition(broker.bootstrap, "quiet", 0)) == 1
         assert broker.stop() == 0
+
+
+def test_a_damaged_record_costs_its_reader_and_nobody_else(tmp_path: Path) -> None:
+    """Reading it took the log directory offline, with all partitions, each time it was back."""
+    with BrokerProcess(tmp_path) as broker:
+        for topic in ("damaged", "sound"):
+            create_topic(broker.bootstrap, topic, partition_count=1, config={})
+            records = numbered_records(10, value_size_bytes=10, seed=topic)
+            send(broker.bootstrap, topic, records, partition=0, settings={"linger.ms": 0})
+        log = broker.data_folder / "damaged-0" / "00000000000000000000.log"
+        with log.open("r+b") as file:
+            file.seek(MAGIC_POSITION)
+            file.write(b"\xff")
+        with RawClient(broker.port) as client:
+            damaged, sound = client.topic("damaged"), client.topic("sound")
+            answer = client.fetch(FetchFrom(topic=damaged), FetchFrom(topic=sound))
+            codes = {topic: result.code for (topic, _), result in answer.partitions.items()}
+            assert codes == {"damaged": ErrorCode.CORRUPT_MESSAGE, "sound": ErrorCode.NONE}
+            assert client.produce(sound, large_batch(Codec.NONE, FIRST_TIMESTAMP_MS)).code == 0
+        assert "no record batch at position 0" in broker.log_text()
 
 
 @pytest.mark.parametrize(

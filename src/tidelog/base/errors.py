@@ -4,6 +4,7 @@
     WireError        the peer broke the protocol        its connection is closed
     CorruptBatch     bytes are not a record batch       refused on the wire, cut off in recovery
     StorageError     a disk failed or lied              its log directory goes offline
+    DamagedLog       stored bytes are no batch now      refused to who reads them, no more
     SessionLost      the coordinator let go of us       every claim is dropped first
     ConfigError      the operator mistyped              exit code 2, naming the setting
 
@@ -176,6 +177,10 @@ class CorruptBatch(TidelogError):
 
 class StorageError(TidelogError):
     """A disk failed or lied. The log directory goes offline."""
+
+
+class DamagedLog(StorageError):
+    """What is stored here is no record batch any more. Its neighbours and the disk may be fine."""
 
 
 class DiskFull(StorageError):

@@ -57,7 +57,7 @@ class ReadByThread(NamedTuple):
     """What a thread made of a `ColdRead`."""
 
     cold: ColdRead
-    found: DiskRead
+    found: DiskRead | RequestRefused
 
 
 class Look:
@@ -159,6 +159,8 @@ class FetchReader:
             # A topic made anew has another runner, and other records at the same offsets.
             and read_by_thread.cold.runner is runner
         ):
+            if isinstance(read_by_thread.found, RequestRefused):
+                raise read_by_thread.found
             (data, _), aborted = read_by_thread.found
         else:
             (data, _), aborted = self._read(look, target, runner, end_offset)
@@ -193,8 +195,7 @@ class FetchReader:
             )
             aborted = _aborted_in(log, read, fetch_offset)
         except StorageError as error:
-            runner.log_directory.on_failure(error)
-            raise RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR) from error
+            raise runner.refuse_reader(error) from error
         if read is None or aborted is None:
             if look.cold is None and look.size_bytes == 0:
                 look.cold = ColdRead(target, runner, end_offset, max_bytes)

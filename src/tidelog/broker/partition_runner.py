@@ -28,10 +28,11 @@ Invariants:
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
+from tidelog.base.errors import DamagedLog, ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.ports import BytesLike, Clock
 from tidelog.broker.append_queue import AppendQueue, Preparation, QueuedAppend, Settle
@@ -63,6 +64,8 @@ from tidelog.records.validation import (
 from tidelog.storage.log import Log, LogRead
 from tidelog.storage.transaction_index import AbortedTransaction
 from tidelog.wire.produce import PartitionProduceResult
+
+logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -101,6 +104,7 @@ class PartitionRunner:
         "_limits",
         "_may_rewrite",
         "_queue",
+        "_reported_damage",
         "_waiters",
         "_watchers",
         "config",
@@ -153,6 +157,7 @@ class PartitionRunner:
         )
         self._waiters = OffsetWaiters()
         self._watchers: dict[FetchTarget, Watcher] = {}
+        self._reported_damage: str | None = None
         self._flusher = Flusher(log, log_directory.executor, log_directory.on_failure)
 
     def _use(self, config: TopicConfig) -> None:
@@ -493,6 +498,23 @@ class PartitionRunner:
         self._flusher = Flusher(log, self.log_directory.executor, self.log_directory.on_failure)
         self.is_offline = False
         self._announce(0)
+
+    def refuse_reader(self, error: StorageError) -> RequestRefused:
+        """What to tell a reader whom the disk failed.
+
+        Damaged records are refused to those who read them. Taking the directory offline would not
+        mend them, and any consumer could do it to everybody, again and again.
+        """
+        if not isinstance(error, DamagedLog):
+            self.log_directory.on_failure(error)
+            return RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR)
+        if self._reported_damage != str(error):  # Consumers ask again all the time.
+            self._reported_damage = str(error)
+            logger.error(
+                "records are damaged",
+                extra={"partition": self.topic_partition, "reason": self._reported_damage},
+            )
+        return RequestRefused(ErrorCode.CORRUPT_MESSAGE)
 
     def _in_background(self, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         self.log_directory.executor.background(work, *args, **kwargs).add_done_callback(

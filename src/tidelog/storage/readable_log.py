@@ -162,6 +162,9 @@ class ReadableLog:
         data = access.read(file, position, limit - position)
         if len(data) != limit - position:
             raise StorageError(f"{file.path} is shorter than the {limit} bytes written to it")
+        if not _begins_with_batch(data):
+            # A client would take it for the first part of a batch and ask again for ever.
+            raise not_a_batch(file.path, position)
         self._recent[limit_offset % RECENT_PLACES] = (limit_offset, segment, limit)
         return LogRead(data, limit_offset)
 
@@ -263,6 +266,13 @@ def _holds_batch(data: BytesLike, at: int) -> bool:
         return False
     length: int = _LENGTH.unpack_from(data, at + _LENGTH_POSITION)[0]
     return at + length + LOG_OVERHEAD_BYTES <= len(data)
+
+
+def _begins_with_batch(data: BytesLike) -> bool:
+    if len(data) < WALK.size:
+        return False
+    _, length, magic, _ = WALK.unpack_from(data, 0)
+    return bool(magic == MAGIC and BATCH_LENGTH_MIN <= length <= len(data) - LOG_OVERHEAD_BYTES)
 
 
 def _is_batch_start(data: BytesLike, at: int) -> bool:

@@ -76,7 +76,7 @@ def batch_headers(
     """Position and header of every batch in `[position, end_position)`, which must be batches of
     the segment that begins with `base_offset`.
 
-    Anything else is a StorageError that names the file.
+    Anything else is a DamagedLog that names the file.
     """
     next_offset = base_offset
     while position < end_position:

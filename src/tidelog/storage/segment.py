@@ -18,7 +18,7 @@ happens or does not, and an index never points past the end of its log.
 import struct
 from pathlib import Path
 
-from tidelog.base.errors import StorageError
+from tidelog.base.errors import DamagedLog
 from tidelog.base.ids import Offset
 from tidelog.base.ports import BytesLike, Disk, LogFile
 from tidelog.records.batch import BATCH_LENGTH_MIN, LOG_OVERHEAD_BYTES, MAGIC
@@ -285,5 +285,5 @@ def flush_file(disk: Disk, path: Path) -> None:
         file.close()
 
 
-def not_a_batch(path: Path, position: int) -> StorageError:
-    return StorageError(f"{path}: no record batch at position {position}")
+def not_a_batch(path: Path, position: int) -> DamagedLog:
+    return DamagedLog(f"{path}: no record batch at position {position}")

@@ -206,6 +206,13 @@ class World:
             produced.results.append(result)
         return produced
 
+    def overwrite(self, name: str) -> None:
+        """Put zeros in place of all that is stored, as a disk that lies does."""
+        file = self.disk.open_existing(self.runner(name).log.segments[0].log_path)
+        size_bytes = file.size_bytes
+        file.truncate(0)
+        file.append(bytes(size_bytes))
+
     def stored(self, name: str, partition: int = 0) -> list[Record]:
         """Every record that a consumer may read."""
         runner = self.runner(name, partition)

@@ -14,7 +14,7 @@ from tests.unit.storage.log_folder import (
     offsets_of,
     records_in,
 )
-from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
+from tidelog.base.errors import DamagedLog, ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import Offset
 from tidelog.storage.faulty_disk import FaultyDisk
 from tidelog.storage.log import Log, LogRead
@@ -266,15 +266,58 @@ def test_index_of_the_active_segment_that_lies_is_done_without(partition: LogFol
     assert offsets_of(log) == list(range(505))
 
 
-def test_log_that_is_not_batches_names_file_and_position(partition: LogFolder) -> None:
+@pytest.mark.parametrize("max_bytes", [10, 10**6])
+def test_log_that_is_not_batches_names_file_and_position(
+    partition: LogFolder, max_bytes: int
+) -> None:
     log = partition.open_log()
     append_records(log, 5)
     log.roll(producers=(), now_ms=NOW_MS)
     partition.stop(log)
     partition.write("00000000000000000000.log", bytes(1000))
     log = partition.open_log(clean=True)
-    with pytest.raises(StorageError, match=r"0000\.log: no record batch at position 0"):
-        read(log, 3, max_bytes=10)
+    with pytest.raises(DamagedLog, match=r"0000\.log: no record batch at position 0"):
+        read(log, 3, max_bytes=max_bytes)
+
+
+@pytest.mark.parametrize("max_bytes", [10, 10**6])
+def test_batch_that_is_cut_off_is_damage_and_not_the_end(
+    partition: LogFolder, max_bytes: int
+) -> None:
+    """A client takes it for a batch that did not fit, and asks for it again for ever."""
+    log = partition.open_log()
+    append_records(log, 5)
+    log.roll(producers=(), now_ms=NOW_MS)
+    append_records(log, 1)
+    partition.stop(log)
+    content = partition.files()["00000000000000000000.log"]
+    partition.write("00000000000000000000.log", content[:-1])
+    log = partition.open_log(clean=True)
+    with pytest.raises(DamagedLog, match="no record batch"):
+        read(log, 4, max_bytes=max_bytes)
+    assert offsets_in(read(log, 5)) == [5]
+
+
+def test_damaged_segment_that_lost_its_index_costs_nothing_but_the_damaged(
+    partition: LogFolder,
+) -> None:
+    """The log did not open, and its directory went offline with all that was in it."""
+    partition.config = log_config(index_interval_bytes=100)
+    log = partition.open_log()
+    append_records(log, 50)
+    log.roll(producers=(), now_ms=NOW_MS)
+    append_records(log, 1)
+    partition.stop(log)
+    content = bytearray(partition.files()["00000000000000000000.log"])
+    half = len(content) // 2
+    content[half : half + 200] = bytes(200)
+    partition.write("00000000000000000000.log", bytes(content))
+    partition.disk.remove(partition.folder / INDEX)
+    log = partition.open_log(clean=True)
+    assert offsets_in(read(log, 20, max_bytes=1)) == [20]
+    assert offsets_in(read(log, 50)) == [50]
+    with pytest.raises(DamagedLog, match="no record batch"):
+        read(log, 40, max_bytes=1)
 
 
 def test_segment_shorter_than_it_was_is_reported(partition: LogFolder) -> None:

@@ -236,8 +236,7 @@ class _Attempt:
         self._is_reading = False
         error = future.exception()
         if isinstance(error, StorageError):
-            cold.runner.log_directory.on_failure(error)
-            self._complete(None)
+            self._complete(ReadByThread(cold, cold.runner.refuse_reader(error)))
         elif isinstance(error, RequestRefused):
             self._complete(None)  # Retention was faster; the next look says so.
         else:

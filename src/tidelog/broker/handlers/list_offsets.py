@@ -154,8 +154,7 @@ async def _look_up(runner: PartitionRunner, timestamp_ms: int) -> TimestampOffse
             return await executor.urgent(runner.log.offset_of_max_timestamp)
         return await executor.urgent(runner.log.offset_by_timestamp, timestamp_ms)
     except StorageError as error:
-        runner.log_directory.on_failure(error)
-        raise RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR) from error
+        raise runner.refuse_reader(error) from error
 
 
 def _readable_end(runner: PartitionRunner, request: ListOffsetsRequest) -> Offset:

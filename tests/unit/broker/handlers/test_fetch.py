@@ -422,6 +422,29 @@ async def test_a_read_that_fails_takes_the_directory_offline_and_says_so() -> No
             assert not served.world.log_dir.is_online
 
 
+@pytest.mark.parametrize("is_cold", [False, True])
+@in_virtual_time
+async def test_damaged_records_are_refused_and_their_neighbours_served(
+    is_cold: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Any consumer that came upon them took the directory offline, every time it was back."""
+    async with served_world() as served:
+        await with_topics(served, "t", "u")
+        for topic in ("t", "u"):
+            served.world.produce(topic, plain_batch(1))
+        served.world.overwrite("t")
+        served.world.disk.is_cold = is_cold
+        client = served.client()
+        for _ in range(2):
+            client.fetch({T0: 0}, max_wait_ms=LONG_MS)
+            await served.world.settle()
+            assert client.fetched().partitions[T0].code == ErrorCode.CORRUPT_MESSAGE
+        client.fetch({U0: 0}, max_wait_ms=LONG_MS)
+        await served.world.settle()
+        assert client.fetched().offsets(U0) == [0]
+        assert caplog.text.count("records are damaged") == 1
+
+
 @in_virtual_time
 async def test_records_deleted_under_a_parked_fetch_are_told() -> None:
     async with served_world() as served:

@@ -109,6 +109,18 @@ async def test_a_disk_that_fails_during_a_search_is_told() -> None:
 
 
 @in_virtual_time
+async def test_a_search_among_damaged_records_is_refused() -> None:
+    async with served_world() as served:
+        await with_records(served)
+        served.world.overwrite("t")
+        client = served.client()
+        ask(client, NOW_MS + 1)
+        await served.world.settle()
+        assert answer(client) == (int(ErrorCode.CORRUPT_MESSAGE), -1)
+        assert served.world.log_dir.is_online
+
+
+@in_virtual_time
 async def test_a_client_may_hang_up_during_a_search() -> None:
     async with served_world() as served:
         await with_records(served)
