@@ -1,13 +1,13 @@
 # Every target does its own set-up: on a fresh machine `make up` or `make test` is all there is to type.
 #
-# What is installed is remembered by stamp files in .venv, which pyproject.toml and constraints.txt
-# make stale; so the second run of a target installs nothing.
+# What is installed is remembered by stamp files in .venv, which MANIFESTS make stale; so the second
+# run of a target installs nothing.
 
 VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := constraints.txt
-MANIFESTS := pyproject.toml $(CONSTRAINTS)
-SOURCES := $(wildcard src tests benchmarks scripts)
+MANIFESTS := pyproject.toml $(CONSTRAINTS) hatch_build.py src/tidelog/broker/_fast_produce.pyx
+SOURCES := $(wildcard src tests benchmarks scripts hatch_build.py)
 
 # The first of these that is new enough; `make PYTHON=/path/to/python` decides otherwise.
 PYTHON_CANDIDATES := python3 python3.13 python3.12 python3.11 python

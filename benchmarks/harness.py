@@ -7,9 +7,9 @@ A script states its question, declares its metrics and fills them; this module d
     H2  Rounds of warming up come first and count for nothing. A JVM needs them; all get them.
     H3  Five rounds or more count, and their median. `--quick` has fewer and smaller ones: it shows
         that a benchmark works, not what the answer is.
-    H4  Round trips of single requests are measured on one core (`on_one_core`). On two, most of
-        such a round trip is the waking of the other core, and it is one figure or twice that by
-        the scheduler's whim.
+    H4  Round trips of single requests are measured on one core (`on_one_core`), or with the client
+        on a core of its own (`client_apart`). Left to the scheduler it is one or the other by its
+        whim, and the waking of a core costs more than most servers do.
 
 Results go to stdout (a table, or JSON with `--json`), progress to stderr. Exit code 0: measured;
 1: measured and a target was missed.
@@ -57,6 +57,7 @@ class Bench:
     running: ExitStack
     metrics: list[Metric] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    cores: frozenset[int] = field(default_factory=lambda: frozenset(os.sched_getaffinity(0)))
 
     def metric(self, metric: Metric) -> Metric:
         self.metrics.append(metric)
@@ -68,7 +69,14 @@ class Bench:
 
     def on_one_core(self) -> None:
         """Keep the client, and every system started from now on, on the same core (H4)."""
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        os.sched_setaffinity(0, {max(self.cores)})
+
+    def client_apart(self) -> bool:
+        """Move the client to another core than the systems; False if there is only one (H4)."""
+        if len(self.cores) == 1:
+            return False
+        os.sched_setaffinity(0, {min(self.cores)})
+        return True
 
     def has(self, subject: str) -> bool:
         return subject in self.subjects

@@ -2,9 +2,13 @@
 
 The floor is floor.c, which reads the same frame, appends it to a file and answers as many bytes as
 a broker does. The client is the same for all: a blocking socket and requests encoded beforehand.
+
+Twice: with client and server on one core, where the figure is the work of both; and with the client
+on a core of its own, as most clients are, where the waking of cores comes on top.
 """
 
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 
 from benchmarks.clients import stored_record_count
@@ -36,21 +40,27 @@ def measure(bench: Bench) -> None:
     if bench.has(FLOOR):
         answer_size_bytes = _answer_size(bootstraps, frame)
         _start_floor(bench, bootstraps, answer_size_bytes)
-    p50 = bench.metric(Metric("Produce of 1 KB, p50", "us", (NEAR_THE_FLOOR,)))
-    p99 = bench.metric(Metric("Produce of 1 KB, p99", "us"))
     with ExitStack() as opened:
         frames = [frame] * bench.count(REQUEST_COUNT)
         systems = {
             name: Exchanges(opened.enter_context(RawConnection(bootstrap)), frames)
             for name, bootstrap in bootstraps.items()
         }
-        for each in bench.passes("one request at a time"):
-            elapsed_us = time_in_turns(systems)
-            each.record(p50, {name: middle(values) for name, values in elapsed_us.items()})
-            each.record(
-                p99, {name: values[len(values) * 99 // 100] for name, values in elapsed_us.items()}
-            )
+        _time(bench, systems, "on one core")
+        if bench.client_apart():
+            _time(bench, systems, "client on a core of its own")
     _all_are_stored(bench, bootstraps)
+
+
+def _time(bench: Bench, systems: Mapping[str, Exchanges], where: str) -> None:
+    p50 = bench.metric(Metric(f"Produce of 1 KB, {where}, p50", "us", (NEAR_THE_FLOOR,)))
+    p99 = bench.metric(Metric(f"Produce of 1 KB, {where}, p99", "us"))
+    for each in bench.passes(f"one request at a time, {where}"):
+        elapsed_us = time_in_turns(systems)
+        each.record(p50, {name: middle(values) for name, values in elapsed_us.items()})
+        each.record(
+            p99, {name: values[len(values) * 99 // 100] for name, values in elapsed_us.items()}
+        )
 
 
 def _start_brokers(bench: Bench) -> dict[str, str]:
@@ -85,7 +95,8 @@ def _start_floor(bench: Bench, bootstraps: dict[str, str], answer_size_bytes: in
 
 def _all_are_stored(bench: Bench, bootstraps: dict[str, str]) -> None:
     """An error code would have gone unread; a record that is missing does not."""
-    rounds = bench.warm_up_rounds + bench.rounds
+    placements = 1 if len(bench.cores) == 1 else 2
+    rounds = (bench.warm_up_rounds + bench.rounds) * placements
     at_least = bench.count(REQUEST_COUNT) * rounds
     for name, bootstrap in bootstraps.items():
         if name != FLOOR:

@@ -30,6 +30,7 @@ from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.disk_executor import DiskExecutor
 from tidelog.broker.dispatch import ColdHandlers, Dispatcher
+from tidelog.broker.fast_produce import fast_produce
 from tidelog.broker.fetch_reader import FetchReader
 from tidelog.broker.handlers.api_versions import ApiVersionsHandler
 from tidelog.broker.handlers.fetch import FetchHandler
@@ -285,7 +286,7 @@ class Node:
             )
 
         return Dispatcher(
-            produce=ProduceHandler(partitions, self._clock, loop),
+            produce=ProduceHandler(partitions, self._clock, loop, fast_produce),
             direct={
                 ApiKey.FETCH: fetch,
                 ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, requests),

@@ -5,6 +5,7 @@ developer's environment has, an entry point that leads nowhere.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -19,6 +20,7 @@ from tests.support.clients import create_topic, numbered_records, read_partition
 
 ROOT = Path(tidelog.__file__).resolve().parents[2]
 INSTALL_TIMEOUT_S = 300
+_BUILD = (sys.executable, "-m", "build", "--wheel", "--no-isolation")
 
 
 class InstalledBroker(BrokerProcess):
@@ -43,7 +45,7 @@ class InstalledBroker(BrokerProcess):
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    _run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT)
+    _run(*_BUILD, "--outdir", folder, ROOT)
     [built] = folder.glob("tidelog-*.whl")
     return built
 
@@ -65,6 +67,19 @@ def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_every_module_of_the_tree(wheel: Path) -> None:
     in_tree = {path.relative_to(ROOT / "src").as_posix() for path in _modules(ROOT / "src")}
     assert in_tree <= set(zipfile.ZipFile(wheel).namelist())
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here")
+def test_the_wheel_holds_what_was_compiled(wheel: Path, program: Path) -> None:
+    assert "py3-none-any" not in wheel.name
+    answer = _ask(program, "from tidelog.broker.fast_produce import is_compiled; is_compiled()")
+    assert answer == "True"
+
+
+def test_a_wheel_without_a_compiler_is_python_alone(tmp_path: Path) -> None:
+    _run(*_BUILD, "--outdir", tmp_path, ROOT, pure="1")
+    [built] = tmp_path.glob("tidelog-*-py3-none-any.whl")
+    assert not [name for name in zipfile.ZipFile(built).namelist() if name.endswith(".so")]
 
 
 def test_an_empty_environment_holds_nothing_that_only_tests_need(program: Path) -> None:
@@ -92,11 +107,24 @@ def _modules(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*.py") if "__pycache__" not in path.parts]
 
 
-def _run(*command: str | Path) -> None:
+def _ask(program: Path, code: str) -> str:
+    """What the installed Python says the last expression of `code` is."""
+    *before, last = code.split("; ")
+    done = subprocess.run(
+        [program.with_name("python"), "-c", "; ".join([*before, f"print({last})"])],
+        capture_output=True,
+        env=_environment(),
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def _run(*command: str | Path, pure: str = "") -> None:
     done = subprocess.run(
         command,
         capture_output=True,
-        env=_environment(),
+        env={**_environment(), "TIDELOG_PURE_PYTHON": pure},
         text=True,
         timeout=INSTALL_TIMEOUT_S,
         check=False,

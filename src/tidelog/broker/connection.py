@@ -51,10 +51,23 @@ _LENGTH: Final = struct.Struct(">i")
 Answer = bytes | Buffers | PendingAnswer | None
 
 
+class FastProduce(Protocol):
+    """Answers Produce requests that are like the last one; see `fast_produce.py`."""
+
+    def answer(self, view: memoryview, start: int, end: int) -> bytes | None:
+        """The answer to the request in `view[start:end]`, which is done; None if it is not.
+
+        Raises WireError, as dispatching does.
+        """
+        ...
+
+
 class ConnectionOwner(Protocol):
     """What a connection needs from its server."""
 
     shared_buffer: memoryview
+    now_ms: int
+    """Monotonic, and the same for a while: what is stamped with it was used lately."""
     request_max_bytes: int
     read_budget_bytes: int
     frame_memory: MemoryBound
@@ -89,6 +102,8 @@ class Connection(asyncio.BufferedProtocol):
         "_write_paused",
         "client_software",
         "closing",
+        "fast_produce",
+        "last_used_ms",
         "listener_name",
         "peer_host",
         "peer_port",
@@ -113,11 +128,15 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes = 0
         self._ready_bytes = 0
         self.closing = False
+        self.last_used_ms = 0
+        """By the owner's clock, see `ConnectionOwner.now_ms`."""
         self.peer_host = ""
         self.peer_port = 0
         self.client_software = ""
         self.produce_template: ProduceTemplate | None = None
         """What the last Produce looked like, for the next one."""
+        self.fast_produce: FastProduce | None = None
+        """The same, compiled; not on every machine."""
 
     @property
     def is_closed(self) -> bool:
@@ -178,7 +197,8 @@ class Connection(asyncio.BufferedProtocol):
             self._filled_bytes += nbytes
             self._handle_own()
         # After the answer: this client has it while we keep our books.
-        self._owner.touched(self)
+        if self.last_used_ms != self._owner.now_ms:
+            self._owner.touched(self)
         self._budget_bytes -= nbytes + answered_bytes
         if self._budget_bytes <= 0:
             self._end_turn()
@@ -245,14 +265,14 @@ class Connection(asyncio.BufferedProtocol):
             return 0
         self._handling = True
         try:
-            answer = owner.dispatch(self, view[4:nbytes])
+            answer = self._answer(view, 4, nbytes)
         except WireError as error:
             self.refuse(str(error))
             return 1
         finally:
             self._handling = False
         if answer.__class__ is bytes:
-            self._send([answer])
+            self._send_one(answer)
             return len(answer)
         ready: Buffers = []
         answered_bytes = self._collect(answer, ready)
@@ -270,7 +290,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handling = True
         try:
             while (frame_end := self._frame_end(view, position, end)) and self._may_go_on():
-                answer = self._owner.dispatch(self, view[position + 4 : frame_end])
+                answer = self._answer(view, position + 4, frame_end)
                 position = frame_end
                 self._budget_bytes -= self._collect(answer, ready) + REQUEST_SHARE_BYTES
         except WireError as error:
@@ -288,6 +308,14 @@ class Connection(asyncio.BufferedProtocol):
         if position < end:
             self._keep(view[position:end])
         self._pace_reading()
+
+    def _answer(self, view: memoryview, start: int, end: int) -> Answer:
+        fast_produce = self.fast_produce
+        if fast_produce is not None:
+            done = fast_produce.answer(view, start, end)
+            if done is not None:
+                return done
+        return self._owner.dispatch(self, view[start:end])
 
     def _frame_end(self, view: memoryview, position: int, end: int) -> int:
         """Where the frame at `position` ends; 0 if it is not whole yet."""
@@ -458,6 +486,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._ready_bytes or self._held_bytes:
             self._hold_unsent()
         self._close_if_finished()
+
+    def _send_one(self, answer: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(answer)
+            if self._write_paused:
+                self._hold_unsent()
 
     def _send(self, buffers: Buffers) -> None:
         transport = self._transport

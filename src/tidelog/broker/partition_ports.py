@@ -26,6 +26,11 @@ class LogDirectory(Protocol):
     @property
     def executor(self) -> DiskExecutor: ...
 
+    @property
+    def offline_reason(self) -> str | None:
+        """Why nothing can be stored here; None while it can."""
+        ...
+
     def on_failure(self, error: StorageError) -> None:
         """Take the directory offline. Idempotent."""
         ...

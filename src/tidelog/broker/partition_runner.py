@@ -206,7 +206,7 @@ class PartitionRunner:
     ) -> _Attempt:
         """Append now if nothing stands in the way, or say what does."""
         if self.is_offline or self.has_resigned:
-            return self._refusal(self._why_not_served())
+            return self._refused_service()
         assert not self._queue.is_busy  # I2
         try:
             header = validate_produce(records, self._limits, now_ms=now_ms)
@@ -261,7 +261,7 @@ class PartitionRunner:
             )
         except StorageError as error:
             self.log_directory.on_failure(error)
-            return refused_partition(self.partition, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            return self._refused_service()
         if leader_epoch > self.epochs.latest_epoch:
             self._start_epoch(leader_epoch, base_offset)
         if header.producer_id >= 0:
@@ -352,6 +352,10 @@ class PartitionRunner:
     def _refused(self, refusal: RequestRefused) -> PartitionProduceResult:
         return refused_by(self.partition, refusal)
 
+    def _refused_service(self) -> PartitionProduceResult:
+        reason = self.log_directory.offline_reason if self.is_offline else None
+        return refused_partition(self.partition, self._why_not_served(), reason)
+
     def _refusal(self, code: ErrorCode) -> PartitionProduceResult:
         return refused_partition(self.partition, code, None)
 
@@ -387,7 +391,7 @@ class PartitionRunner:
 
     def _settle_flushed(self, appended: _Appended) -> None:
         if self.is_offline or self.has_resigned:
-            appended.settle(self._refusal(self._why_not_served()))
+            appended.settle(self._refused_service())
             return
         result = self._acknowledge(appended)
         if result is not None:

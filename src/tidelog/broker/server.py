@@ -81,13 +81,13 @@ class Server:
         self.frame_memory = frame_memory
         self.request_memory = request_memory
         self.answer_memory = answer_memory
-        self._last_used_ms: OrderedDict[Connection, int] = OrderedDict()
+        self._connections: OrderedDict[Connection, None] = OrderedDict()
         self._per_ip: Counter[str] = Counter()
         self._slow: dict[Connection, tuple[int, int]] = {}
         self._bound: list[_Bound] = []
         self._listening: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
-        self._now_ms = clock.monotonic_ms()
+        self.now_ms = clock.monotonic_ms()
         self._drained: asyncio.Event | None = None
         self._is_draining = False
 
@@ -146,20 +146,20 @@ class Server:
         self.stop_listening()
         if self._sweeper is not None:
             self._sweeper.cancel()
-        if not self._last_used_ms:
+        if not self._connections:
             return
         self._drained = asyncio.Event()
-        for connection in list(self._last_used_ms):
+        for connection in list(self._connections):
             connection.finish()
         try:
             await asyncio.wait_for(self._drained.wait(), timeout=within_s)
         except TimeoutError:
-            for connection in list(self._last_used_ms):
+            for connection in list(self._connections):
                 connection.abort()
 
     @property
     def connection_count(self) -> int:
-        return len(self._last_used_ms)
+        return len(self._connections)
 
     # -- called by connections -------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Server:
         per_ip = self.limits.connections_max_per_ip_overrides.get(
             host, self.limits.connections_max_per_ip
         )
-        if len(self._last_used_ms) >= self.limits.connections_max:
+        if len(self._connections) >= self.limits.connections_max:
             self._log_refusal(connection, f"max.connections={self.limits.connections_max}")
             return False
         if self._per_ip[host] >= per_ip:
@@ -182,7 +182,8 @@ class Server:
             self._log_refusal(connection, "open files of a process (ulimit -n)")
             return False
         self._per_ip[host] += 1
-        self._last_used_ms[connection] = self._now_ms
+        self._connections[connection] = None
+        connection.last_used_ms = self.now_ms
         connection.set_buffers(
             send_bytes=self.limits.send_buffer_bytes,
             receive_bytes=self.limits.receive_buffer_bytes,
@@ -191,32 +192,31 @@ class Server:
 
     def forget(self, connection: Connection) -> None:
         self._slow.pop(connection, None)
-        if self._last_used_ms.pop(connection, None) is None:
+        if self._connections.pop(connection, self) is self:
             return
         self._per_ip[connection.peer_host] -= 1
         if not self._per_ip[connection.peer_host]:
             del self._per_ip[connection.peer_host]
-        if self._drained is not None and not self._last_used_ms:
+        if self._drained is not None and not self._connections:
             self._drained.set()
 
     def touched(self, connection: Connection) -> None:
-        # Time to the precision of the sweep is enough, and most reads find it noted already.
-        if self._last_used_ms[connection] != self._now_ms:
-            self._last_used_ms[connection] = self._now_ms
-            self._last_used_ms.move_to_end(connection)
+        """Called once in a sweep at most: time to that precision is enough."""
+        connection.last_used_ms = self.now_ms
+        self._connections.move_to_end(connection)
 
     # -- sweeping --------------------------------------------------------------------------------
 
     def _sweep(self) -> None:
-        self._now_ms = self._clock.monotonic_ms()
+        self.now_ms = self._clock.monotonic_ms()
         self._close_idle()
         self._close_slow_readers()
         self._sweeper = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
     def _close_idle(self) -> None:
         idle: list[Connection] = []
-        for connection, last_used_ms in self._last_used_ms.items():
-            if self._now_ms - last_used_ms < self.limits.idle_max_ms:
+        for connection in self._connections:
+            if self.now_ms - connection.last_used_ms < self.limits.idle_max_ms:
                 break
             if not connection.closing:
                 idle.append(connection)
@@ -230,17 +230,17 @@ class Server:
             self._slow.clear()
             return
         still_slow: dict[Connection, tuple[int, int]] = {}
-        for connection in self._last_used_ms:
+        for connection in self._connections:
             unread = connection.unread_answer_bytes
             if not unread:
                 continue
-            since_ms, before = self._slow.get(connection, (self._now_ms, unread))
+            since_ms, before = self._slow.get(connection, (self.now_ms, unread))
             if unread != before:
-                since_ms = self._now_ms
+                since_ms = self.now_ms
             still_slow[connection] = (since_ms, unread)
         self._slow = still_slow
         for connection, (since_ms, unread) in list(still_slow.items()):
-            if self._now_ms - since_ms >= self.limits.slow_reader_max_ms:
+            if self.now_ms - since_ms >= self.limits.slow_reader_max_ms:
                 logger.warning(
                     "connection closed: client does not read its answers",
                     extra={"peer": _peer(connection), "unread_bytes": unread},

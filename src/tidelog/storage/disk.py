@@ -51,11 +51,14 @@ class RealLogFile:
             raise _translated(error, "open", path) from error
 
     def append(self, data: BytesLike) -> int:
+        return self.append_rest(data, 0)
+
+    def append_rest(self, data: BytesLike, written_bytes: int) -> int:
+        """Append `data`, of which the first bytes were written; D1 holds for them as well."""
         size_bytes = len(data)
         try:
-            written_bytes = os.write(self._descriptor, data)
             while written_bytes < size_bytes:
-                # Either a signal, or the disk is full and the next call says so.
+                # A second time after a signal, or if the disk is full, and then it says so.
                 written_bytes += os.write(self._descriptor, memoryview(data)[written_bytes:])
         except OSError as error:
             self._cut_back(error)

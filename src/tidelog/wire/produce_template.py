@@ -1,11 +1,11 @@
 """What one Produce and the next have in common. benchmarks/request_path.py.
 
-A producer that writes to one partition sends the same bytes over and over: header, acks, time-out,
-topic and partition. Only the correlation id and the records differ. So the bytes of the last
-request are compared rather than decoded, and its answer is a form with five blanks:
+A producer that writes to one topic sends the same bytes over and over: header, acks, time-out and
+topic. Only the correlation id, the partition and the records differ. So the bytes of the last
+request are compared rather than decoded, and its answer is a form with a few blanks:
 
-    api key, version │ correlation id │ client id ... partition │ length │ records │ 0 0 0
-    └──── same ─────┘                 └───────── same ─────────┘
+    api key, version │ correlation id │ client id ... topic │ partition │ length │ records │ 0 0 0
+    └──── same ─────┘                 └─────── same ───────┘
 
 Whatever does not fit - several partitions, tagged fields, an error to tell - takes the ordinary way
 through `produce.py`; a template never decides anything that the decoder would decide otherwise.
@@ -26,11 +26,12 @@ from tidelog.wire.produce import (
 )
 
 _AFTER_CORRELATION_ID: Final = 8
+_PARTITION_BYTES: Final = 4
 # No tagged fields of the partition, of the topic, of the request.
 _END: BytesLike = b"\x00\x00\x00"
 # No record errors, no message, no tagged fields of the partition; then the topic's and the
 # throttle time and tagged fields of the answer.
-_ANSWER_END: Final = b"\x01\x00\x00" + b"\x00" + b"\x00\x00\x00\x00" + b"\x00"
+ANSWER_END: Final = b"\x01\x00\x00" + b"\x00" + b"\x00\x00\x00\x00" + b"\x00"
 
 
 class ProduceTemplate:
@@ -39,13 +40,12 @@ class ProduceTemplate:
     __slots__ = (
         "_answer",
         "_answer_bytes",
-        "_common",
-        "_common_end",
-        "_common_start",
         "_head",
-        "_named",
         "acks",
-        "partition",
+        "common",
+        "common_end",
+        "common_start",
+        "named",
         "topic",
         "topic_id",
     )
@@ -57,39 +57,37 @@ class ProduceTemplate:
         *,
         topic: str | None,
         topic_id: bytes | None,
-        partition: int,
         acks: int,
     ) -> None:
         """Only for `template_of`."""
         self.topic = topic
         self.topic_id = topic_id
-        self.partition = partition
         self.acks = acks
-        self._head = struct.Struct(f">4si{common_end - _AFTER_CORRELATION_ID}s")
-        self._common_start, _, self._common = self._head.unpack_from(frame)
-        self._common_end = common_end
+        self._head = struct.Struct(f">4si{common_end - _AFTER_CORRELATION_ID}si")
+        self.common_start, _, self.common, _ = self._head.unpack_from(frame)
+        self.common_end = common_end
         named = compact_string(topic) if topic is not None else topic_id or NO_UUID
         # Tagged fields of the header, one topic, its name or id, one partition.
-        self._named = b"\x00\x02" + named + b"\x02"
-        self._answer = struct.Struct(f">ii{len(self._named)}sihqqq{len(_ANSWER_END)}s")
+        self.named = b"\x00\x02" + named + b"\x02"
+        self._answer = struct.Struct(f">ii{len(self.named)}sihqqq{len(ANSWER_END)}s")
         self._answer_bytes = self._answer.size - 4
 
-    def match(self, frame: memoryview) -> tuple[int, memoryview] | None:
-        """Correlation id and records of a request like the last one; None if it is not like it."""
-        common_end = self._common_end
-        if len(frame) <= common_end:
+    def match(self, frame: memoryview) -> tuple[int, int, memoryview] | None:
+        """Correlation id, partition and records of a request like the last one, or None."""
+        head = self._head
+        if len(frame) <= head.size:
             return None
-        start, correlation_id, common = self._head.unpack_from(frame)
-        if common != self._common or start != self._common_start:
+        start, correlation_id, common, partition = head.unpack_from(frame)
+        if common != self.common or start != self.common_start:
             return None
         try:
-            length, position = read_uvarint(frame, common_end)
+            length, position = read_uvarint(frame, head.size)
         except (WireError, IndexError):
             return None
         end = position + length - 1
         if length == 0 or frame[end:] != _END:
             return None
-        return correlation_id, frame[position:end]
+        return correlation_id, partition, frame[position:end]
 
     def answer(self, correlation_id: int, result: PartitionProduceResult) -> bytes | None:
         """The whole frame that answers with `result`; None if there is more to say than offsets."""
@@ -99,13 +97,13 @@ class ProduceTemplate:
         return self._answer.pack(
             self._answer_bytes,
             correlation_id,
-            self._named,
+            self.named,
             partition,
             code,
             base_offset,
             append_time_ms,
             log_start,
-            _ANSWER_END,
+            ANSWER_END,
         )
 
 
@@ -120,15 +118,13 @@ def template_of(
     topic, topic_id, partitions = request.topics[0]
     if len(partitions) != 1 or request.transactional_id is not None:
         return None
-    partition, records = partitions[0]
+    _partition, records = partitions[0]
     if records is None or frame[-len(_END) :] != _END:
         return None
     length = uvarint(len(records) + 1)
     start = len(frame) - len(_END) - len(records)
-    common_end = start - len(length)
-    if common_end < header.body_position or frame[common_end:start] != length:
+    common_end = start - len(length) - _PARTITION_BYTES
+    if common_end < header.body_position or frame[start - len(length) : start] != length:
         return None
     assert (topic_id is None) == (header.api_version < FIRST_WITH_TOPIC_ID)
-    return ProduceTemplate(
-        frame, common_end, topic=topic, topic_id=topic_id, partition=partition, acks=request.acks
-    )
+    return ProduceTemplate(frame, common_end, topic=topic, topic_id=topic_id, acks=request.acks)

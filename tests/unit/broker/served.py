@@ -17,6 +17,7 @@ from tests.unit.broker.fake_transport import FakeTransport, Outbox
 from tests.unit.broker.world import LISTENER, World, broker_world
 from tidelog.broker.connection import Connection
 from tidelog.broker.dispatch import DirectHandler, Dispatcher
+from tidelog.broker.fast_produce import Shortcut, fast_produce
 from tidelog.broker.fetch_reader import FetchReader
 from tidelog.broker.handlers.api_versions import ApiVersionsHandler
 from tidelog.broker.handlers.fetch import FetchHandler
@@ -46,7 +47,13 @@ class ServedWorld:
     """A world with a server and the handlers that need no controller."""
 
     def __init__(
-        self, world: World, tasks: asyncio.TaskGroup, *, session_slots: int, answer_bytes: int
+        self,
+        world: World,
+        tasks: asyncio.TaskGroup,
+        *,
+        session_slots: int,
+        answer_bytes: int,
+        shortcut: Shortcut,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.world = world
@@ -68,7 +75,7 @@ class ServedWorld:
             loop=loop,
         )
         self.requests = RequestTasks(tasks)
-        self.produce = ProduceHandler(partitions, world.clock, loop)
+        self.produce = ProduceHandler(partitions, world.clock, loop, shortcut)
         self.direct: dict[ApiKey, DirectHandler] = {
             ApiKey.FETCH: self.fetch,
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, self.requests),
@@ -350,10 +357,20 @@ def list_offsets_values(place: Place, timestamp_ms: int) -> Values:
 
 @asynccontextmanager
 async def served_world(
-    *, session_slots: int = 10, answer_bytes: int = 2**20, dir_count: int = 1
+    *,
+    session_slots: int = 10,
+    answer_bytes: int = 2**20,
+    dir_count: int = 1,
+    shortcut: Shortcut = fast_produce,
 ) -> AsyncIterator[ServedWorld]:
     async with broker_world(dir_count=dir_count) as world, asyncio.TaskGroup() as tasks:
-        yield ServedWorld(world, tasks, session_slots=session_slots, answer_bytes=answer_bytes)
+        yield ServedWorld(
+            world,
+            tasks,
+            session_slots=session_slots,
+            answer_bytes=answer_bytes,
+            shortcut=shortcut,
+        )
 
 
 def unknown_topic_id() -> uuid.UUID:

@@ -41,6 +41,7 @@ class Owner:
     """A server whose requests are echoed; the first byte of a frame says how."""
 
     def __init__(self, *, read_budget_bytes: int = 2**30) -> None:
+        self.now_ms = 1
         self.shared_buffer = memoryview(bytearray(SHARED_BYTES))
         self.request_max_bytes = REQUEST_MAX_BYTES
         self.read_budget_bytes = read_budget_bytes
@@ -61,7 +62,7 @@ class Owner:
         self.is_forgotten = True
 
     def touched(self, connection: Connection) -> None:
-        pass
+        connection.last_used_ms = self.now_ms
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Answer:
         content = bytes(frame)

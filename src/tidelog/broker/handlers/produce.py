@@ -15,6 +15,7 @@ from tidelog.base.errors import ErrorCode
 from tidelog.base.ports import Clock
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.fast_produce import Shortcut
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.produce_results import refused_partition
 from tidelog.broker.waiters import ParkedProduce
@@ -41,24 +42,25 @@ class ProduceHandler:
     partitions: Partitions
     clock: Clock
     loop: asyncio.AbstractEventLoop
+    shortcut: Shortcut
 
     def answer_repeated(
         self, connection: Connection, frame: memoryview, template: ProduceTemplate
     ) -> Answer | Literal[False]:
-        """Answer a request that differs from the last one in its records only; False if not.
+        """Answer a request to the same topic in the same form as the last one; False if it is not.
 
         The same as `answer`, at half its cost. benchmarks/request_path.py
         """
         match = template.match(frame)
         if match is None:
             return False
-        correlation_id, records = match
+        correlation_id, partition, records = match
         if len(records) < HEADER_SIZE_BYTES or records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_FLAG:
             return False
         topic = template.topic
         if template.topic_id is not None:
             topic = self.partitions.topic_name(template.topic_id)
-        runner = None if topic is None else self.partitions.find(topic, template.partition)
+        runner = None if topic is None else self.partitions.find(topic, partition)
         if runner is None:
             return False
         settling = _Settling()
@@ -77,7 +79,9 @@ class ProduceHandler:
 
     def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
         request = decode_produce(frame, header.body_position, header.api_version)
-        connection.produce_template = template_of(frame, header, request)
+        template = template_of(frame, header, request)
+        connection.produce_template = template
+        connection.fast_produce = self.shortcut(template, self.partitions, self.clock)
         if request.acks not in (-1, 0, 1):
             return self._refuse_all(request, header, ErrorCode.INVALID_REQUIRED_ACKS)
         results: Results = []

@@ -1,0 +1,65 @@
+"""Compiles what is worth it when tidelog is installed, if there is a C compiler.
+
+Without a compiler, or with TIDELOG_PURE_PYTHON set, the package is Python alone and does the same,
+slower. An editable installation gets the compiled file next to its source; it states the checksum
+of that source, and one that has become stale is not used (`tidelog/broker/fast_produce.py`).
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+MODULE = "tidelog.broker._fast_produce"
+SOURCE = Path("src/tidelog/broker/_fast_produce.pyx")
+
+
+class CompileHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Adds the extension module to a wheel."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if self.target_name != "wheel" or os.environ.get("TIDELOG_PURE_PYTHON"):
+            return
+        source = Path(self.root) / SOURCE
+        # Kept until the process ends: the wheel is put together after this returns.
+        self._folder = tempfile.TemporaryDirectory(prefix="tidelog-build-")
+        try:
+            compiled = _compile(source, Path(self._folder.name))
+        except Exception as error:  # noqa: BLE001 - whatever a tool chain may come up with
+            print(f"tidelog goes without its compiled part: {error}", file=sys.stderr)  # noqa: T201
+            return
+        if version == "editable":
+            shutil.copy(compiled, source.parent / compiled.name)
+            return
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        build_data["force_include"][str(compiled)] = f"tidelog/broker/{compiled.name}"
+
+
+def _compile(source: Path, folder: Path) -> Path:
+    """The extension module that `source` makes."""
+    # Not needed, and perhaps not there, where nothing is compiled.
+    from Cython.Build import cythonize  # noqa: PLC0415
+    from setuptools import Distribution, Extension  # noqa: PLC0415
+
+    checksum = zlib.crc32(source.read_bytes())
+    copy = folder / source.name
+    shutil.copy(source, copy)
+    macros = [("SOURCE_CHECKSUM", f"{checksum}u")]
+    extension = Extension(
+        MODULE, [str(copy)], define_macros=macros, extra_compile_args=["-O2", "-g0"]
+    )
+    distribution = Distribution({"ext_modules": cythonize([extension], quiet=True)})  # type: ignore[no-untyped-call]
+    command = distribution.get_command_obj("build_ext")
+    command.build_lib = str(folder / "lib")
+    command.build_temp = str(folder / "temp")
+    command.ensure_finalized()
+    command.run()
+    return Path(command.get_outputs()[0])

@@ -1,0 +1,383 @@
+"""The compiled shortcut differs from the way through Python in nothing but speed.
+
+Twins: two brokers in memory, one with the shortcut and one without, that are sent the same requests
+and meet with the same changes. After every step their answers, their files and their books must
+be equal. That is the whole specification of `_fast_produce.pyx`.
+"""
+
+import resource
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from tests.support.batches import (
+    NOW_MS,
+    idempotent_batch,
+    plain_batch,
+    refused_batches,
+)
+from tests.support.kio_codec import Values, milliseconds
+from tests.unit.broker.served import Client, ServedWorld, served_world
+from tests.unit.broker.simulated_loop import in_virtual_time
+from tidelog.base.errors import DiskFull, ErrorCode, StorageError
+from tidelog.base.ids import TopicId
+from tidelog.base.ports import Clock
+from tidelog.broker.connection import FastProduce
+from tidelog.broker.fast_produce import fast_produce, is_compiled, no_shortcut
+from tidelog.broker.partition_runner import PartitionRunner
+from tidelog.broker.partitions import Partitions
+from tidelog.records.batch import Codec
+from tidelog.storage.disk import RealDisk
+from tidelog.wire.api import ApiKey
+from tidelog.wire.produce_template import ProduceTemplate
+
+pytestmark = pytest.mark.skipif(
+    not is_compiled() and shutil.which("cc") is None, reason="there is no C compiler here"
+)
+
+TOPIC_ID = UUID(int=7)
+VERSIONS = (9, 11, 12, 13)
+FIRST_WITH_TOPIC_ID = 13
+# Version and acks of each client.
+FORMS = ((9, 1), (11, -1), (13, 1))
+STEPS = 120
+HOUR_MS = 3_600_000
+
+
+def test_the_shortcut_is_there_where_it_can_be_compiled() -> None:
+    """If this fails, `make setup` compiles it again."""
+    assert is_compiled()
+
+
+class Counted:
+    """A shortcut that says how often it was good for something."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def shortcut(
+        self, template: ProduceTemplate | None, partitions: Partitions, clock: Clock
+    ) -> FastProduce | None:
+        made = fast_produce(template, partitions, clock)
+        return None if made is None else _Counting(self, made)
+
+
+class _Counting:
+    def __init__(self, counted: Counted, made: FastProduce) -> None:
+        self._counted = counted
+        self._made = made
+
+    def answer(self, view: memoryview, start: int, end: int) -> bytes | None:
+        before = bytes(view[start:end])
+        answer = self._made.answer(view, start, end)
+        if answer is None:
+            assert bytes(view[start:end]) == before  # Nothing has changed.
+        else:
+            self._counted.taken += 1
+        return answer
+
+
+class Twins:
+    """The same broker twice."""
+
+    def __init__(self, served: tuple[ServedWorld, ServedWorld], counted: Counted) -> None:
+        self.served = served
+        self.counted = counted
+        self.clients: list[tuple[Client, Client]] = []
+
+    def each(self, act: Callable[[ServedWorld], None]) -> None:
+        for served in self.served:
+            act(served)
+
+    def connect(self) -> None:
+        self.clients.append((self.served[0].client(), self.served[1].client()))
+
+    def send(self, number: int, *requests: tuple[int, Values]) -> None:
+        """All in one piece, as a client does that does not wait for answers."""
+        for client in self.clients[number]:
+            client.send_together(
+                client.frame(ApiKey.PRODUCE, version, values, is_answered=values["acks"] != 0)
+                for version, values in requests
+            )
+        self.compare()
+
+    def compare(self) -> None:
+        for one, other in self.clients:
+            assert one.take() == other.take()
+            assert one.connection.is_closed == other.connection.is_closed
+        assert all_books(self.served[0]) == all_books(self.served[1])
+
+    async def settle(self) -> None:
+        for served in self.served:
+            await served.world.settle()
+        self.compare()
+
+
+@asynccontextmanager
+async def twins(config: dict[str, str]) -> AsyncIterator[Twins]:
+    counted = Counted()
+    async with (
+        served_world(shortcut=counted.shortcut) as quick,
+        served_world(shortcut=no_shortcut) as slow,
+    ):
+        both = Twins((quick, slow), counted)
+        both.each(
+            lambda served: served.world.create(
+                "t", partitions=2, config=config, topic_id=TopicId(TOPIC_ID)
+            )
+        )
+        both.connect()
+        await both.settle()
+        yield both
+        await both.settle()
+
+
+def all_books(served: ServedWorld) -> dict[tuple[str, int], object]:
+    return {runner.topic_partition: books(runner) for runner in served.world.partitions}
+
+
+def books(runner: PartitionRunner) -> dict[str, object]:
+    """Everything that an append changes."""
+    log = runner.log
+    return {
+        "offline": runner.is_offline,
+        "offsets": (log.log_start_offset, log.log_end_offset, runner.high_watermark),
+        "end the leader knows": runner.leader.log_end_offset,
+        "epochs": runner.epochs.entries,
+        "producers": runner.producers.entries(),
+        "flusher": [
+            getattr(runner._flusher, name)
+            for name in ("unflushed_records", "unflushed_since_ms", "is_holding")
+        ],
+        "segments": [
+            (
+                segment.base_offset,
+                segment.known_size_bytes,
+                segment.file and segment.file.read(0, segment.file.size_bytes),
+                segment.indexer
+                and (
+                    segment.indexer.first_timestamp_ms,
+                    segment.indexer.max_timestamp,
+                    segment.indexer.unindexed_bytes,
+                    bytes(segment.indexer.offset_index._tail),
+                    bytes(segment.indexer.time_index._tail),
+                ),
+            )
+            for segment in log.segments
+        ],
+        "places": [place and (place[0], place[1].base_offset, place[2]) for place in log._recent],
+    }
+
+
+def request(batch: bytes | bytearray, *, partition: int = 0, acks: int = 1) -> tuple[int, Values]:
+    return 9, values_of(9, batch, partition, acks)
+
+
+def values_of(version: int, batch: bytes | bytearray, partition: int, acks: int) -> Values:
+    named: Values = {"name": "t"} if version < FIRST_WITH_TOPIC_ID else {"topic_id": TOPIC_ID}
+    return {
+        "transactional_id": None,
+        "acks": acks,
+        "timeout": milliseconds(1_000),
+        "topic_data": [
+            {**named, "partition_data": [{"index": partition, "records": bytes(batch)}]}
+        ],
+    }
+
+
+# -- stories -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(150))
+@in_virtual_time
+async def test_the_twins_agree_whatever_happens(seed: int) -> None:
+    chance = Random(seed)
+    async with twins({}) as both:
+        for _ in range(2):
+            both.connect()
+        for _ in range(STEPS):
+            if chance.random() < 0.9:
+                number = chance.randrange(len(both.clients))
+                count = chance.choice((1, 1, 3))
+                both.send(number, *[random_request(chance, both, number) for _ in range(count)])
+            else:
+                await happen(both, chance)
+            renew_closed(both)
+        assert both.counted.taken > 0
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("version", VERSIONS)
+@in_virtual_time
+async def test_what_is_ordinary_takes_the_shortcut(version: int, acks: int) -> None:
+    """Otherwise the twins would agree because they are the same."""
+    ordinary = [
+        *(plain_batch(3, codec) for codec in Codec),
+        plain_batch(40),
+        *(plain_batch(timestamp_ms=NOW_MS + later_ms) for later_ms in (-HOUR_MS, 1, HOUR_MS)),
+        *(idempotent_batch(2, base_sequence=sequence) for sequence in (0, 2, 4)),
+    ]
+    async with twins({"index.interval.bytes": "300"}) as both:
+        for partition in (0, 1):  # The first batch of a segment and of an epoch is special.
+            both.send(0, (version, values_of(version, plain_batch(), partition, acks)))
+            await both.settle()
+        for count, batch in enumerate(ordinary):
+            assert both.counted.taken == 2 * count
+            for partition in (0, 1):
+                both.send(0, (version, values_of(version, batch, partition, acks)))
+        before = both.counted.taken
+        both.send(0, *[(version, values_of(version, plain_batch(), 0, acks))] * 5)
+        assert both.counted.taken == before + 5
+
+
+@in_virtual_time
+async def test_who_waits_for_records_is_woken() -> None:
+    async with twins({}) as both:
+        both.send(0, request(plain_batch()))
+        await both.settle()
+        both.connect()
+        for client in both.clients[1]:
+            client.fetch({("t", 0): 3}, max_wait_ms=10_000)
+        both.send(0, request(plain_batch()))
+        assert both.counted.taken == 1
+        for client in both.clients[1]:
+            await client.served.world.settle()
+            assert client.fetched().offsets() == [3, 4, 5]
+
+
+# -- the real disk -------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_a_write_that_the_disk_takes_in_part_is_all_or_nothing(tmp_path: Path) -> None:
+    """A limit on the size of files does to `write` what a full disk does."""
+    counted = Counted()
+    path = tmp_path / "segment.log"
+    async with served_world(shortcut=counted.shortcut) as served:
+        served.world.create("t", config={})
+        await served.world.settle()
+        client = served.client()
+        client.produce(plain_batch())
+        runner = served.world.runner("t")
+        runner.log.segments[-1].file = RealDisk().open(path)
+        client.produce(plain_batch(1))
+        assert counted.taken == 1
+        size_bytes = path.stat().st_size
+        with file_size_limited(size_bytes + 10):
+            client.produce(plain_batch(2))
+        assert counted.taken == 1
+        assert path.stat().st_size == size_bytes
+        assert runner.is_offline
+        codes = [answer.responses[0].partition_responses[0].error_code for answer in client.take()]
+        assert codes == [0, 0, ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+def random_request(chance: Random, both: Twins, number: int) -> tuple[int, Values]:
+    """Mostly of the form that this client always uses."""
+    version, acks = FORMS[number]
+    if chance.random() < 0.1:
+        version, acks = chance.choice(VERSIONS), chance.choice((1, -1, 0, 5))
+    partition = chance.choices((0, 1, 2, -1), (20, 20, 1, 1))[0]
+    return version, values_of(version, random_batch(chance, both, partition), partition, acks)
+
+
+def random_batch(chance: Random, both: Twins, partition: int) -> bytes | bytearray:
+    now_ms = both.served[0].world.clock.now_ms()
+    match chance.randrange(10):
+        case 0:
+            return chance.choice([*refused_batches(now_ms).values()])
+        case 1:
+            flipped = plain_batch(timestamp_ms=now_ms)
+            flipped[chance.randrange(len(flipped))] ^= 1 << chance.randrange(8)
+            return flipped
+        case 2 | 3 | 4:
+            producer_id = chance.choice((1, 2))
+            sequence = next_sequence(both, partition, producer_id)
+            if sequence is None or chance.random() < 0.3:
+                sequence = chance.choice((0, 1, 2, 3, 2**31 - 1))
+            return idempotent_batch(
+                chance.choice((1, 2)),
+                producer_id=producer_id,
+                producer_epoch=chance.choices((0, 1), (5, 1))[0],
+                base_sequence=sequence,
+            )
+        case 5:
+            return plain_batch(2, chance.choice([*Codec]), timestamp_ms=now_ms)
+        case _:
+            timestamp_ms = now_ms + chance.choice((-HOUR_MS, -1, 0, 1, HOUR_MS, HOUR_MS + 1))
+            return plain_batch(chance.randint(1, 40), timestamp_ms=timestamp_ms)
+
+
+def next_sequence(both: Twins, partition: int, producer_id: int) -> int | None:
+    runner = both.served[0].world.partitions.find("t", partition)
+    for entry in () if runner is None else runner.producers.entries():
+        if entry.producer_id == producer_id and entry.batches:
+            return (entry.batches[-1].last_sequence + 1) % 2**31
+    return None
+
+
+CONFIGS = [
+    {},
+    {"internal.segment.bytes": "2000"},
+    {"index.interval.bytes": "200", "internal.segment.bytes": "4000"},
+    {"segment.ms": "1000"},
+    {"flush.messages": "7"},
+    {"compression.type": "gzip"},
+    {"cleanup.policy": "compact"},
+    {"message.timestamp.type": "LogAppendTime"},
+    {"message.timestamp.after.max.ms": "1"},
+    {"message.timestamp.before.max.ms": "1000"},
+    {"max.message.bytes": "150"},
+    {"min.insync.replicas": "2"},
+]
+
+
+async def happen(both: Twins, chance: Random) -> None:
+    """Something that no producer has a hand in."""
+    match chance.randrange(12):
+        case 0 | 1:
+            config = chance.choice(CONFIGS)
+            both.each(lambda served: served.world.configure("t", config))
+        case 2:
+            both.each(lambda served: served.world.configure("t", {}))
+        case 3:
+            passed_ms = chance.choice((1, 1_000, HOUR_MS, 8 * 24 * HOUR_MS))
+            for served in both.served:
+                served.world.clock.moment_ms += passed_ms
+        case 4:
+            both.each(lambda served: served.world.elect("t", 0))
+        case 5:
+            error = chance.choice((DiskFull, StorageError))
+            name = chance.choice(("*.log", "*.index", "*.timeindex"))
+            both.each(lambda served: served.world.disk.arm("append", name, error))
+        case 6:
+            both.each(lambda served: served.world.partitions.drop_leaderships())
+        case _:
+            both.each(lambda served: served.world.partitions.resume_leaderships())
+            for served in both.served:
+                served.world.disk.heal()
+                if not served.world.log_dir.is_online:
+                    await served.world.reopen()
+    await both.settle()
+
+
+@contextmanager
+def file_size_limited(limit_bytes: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def renew_closed(both: Twins) -> None:
+    """A request without an answer that is refused closes its connection."""
+    for number, (one, _other) in enumerate(both.clients):
+        if one.connection.is_closed:
+            both.clients[number] = (both.served[0].client(), both.served[1].client())
