@@ -40,6 +40,7 @@ from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.large_requests import LargeRequests
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partitions import Partitions
@@ -255,6 +256,7 @@ class Node:
         replication = self._config.replication
         partitions = self._partitions
         requests = RequestTasks(tasks)
+        large = LargeRequests(self._request_memory)
         fetch = FetchHandler(
             reader=FetchReader(
                 partitions=partitions,
@@ -275,6 +277,7 @@ class Node:
             topic_creation=TopicCreation(controller, replicas),
             auto_create_topics=replication.auto_create_topics_enable,
             tasks=requests,
+            large=large,
         )
 
         def load_cold() -> ColdHandlers:
@@ -300,6 +303,7 @@ class Node:
             },
             load_cold=load_cold,
             tasks=requests,
+            large=large,
         )
 
     def _announce(self, endpoints: Sequence[Endpoint]) -> None:

@@ -113,7 +113,7 @@ async def elect_leaders(
     if not changes:
         return image
     after = image.apply_all(changes)
-    await tree.write(fence, changes, after)
+    await tree.write(tree.prepare_write(fence, changes, after))
     return after
 
 

@@ -79,6 +79,15 @@ class LoadedCluster:
     deleting: Sequence[str]
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedWrite:
+    """A transaction, and what will be known of settings once it is stored."""
+
+    operations: list[Operation]
+    config_nodes: list[str]
+    config_changes: list[int]
+
+
 @dataclass(slots=True)
 class _Topics:
     topics: dict[str, TopicImage] = field(default_factory=dict)
@@ -242,24 +251,32 @@ class ClusterTree:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    async def write(self, fence: Fence, changes: Sequence[Change], after: ClusterImage) -> None:
-        """Store `changes`, which lead to `after`, in one transaction.
-
-        Raises BadVersion of `/controller_epoch` if there is a newer controller.
-        """
+    def prepare_write(
+        self, fence: Fence, changes: Sequence[Change], after: ClusterImage
+    ) -> PreparedWrite:
+        """What it takes to store `changes`, which lead to `after`. Changes nothing."""
         operations = chain.from_iterable(
             self._operations(change, fence, after) for change in changes
         )
         altered = [path for change in changes if (path := _altered_config(change)) is not None]
         notices, config_changes = _notices(self._config_changes, altered)
-        await self._coordinator.transact([fence.check, *operations, *notices])
-        self._config_changes = config_changes
-        self._config_nodes.update(altered)
-        self._config_nodes.update(
+        created = [
             nodes.topic_config_path(change.topic.name)
             for change in changes
             if isinstance(change, TopicCreated)
+        ]
+        return PreparedWrite(
+            [fence.check, *operations, *notices], [*altered, *created], config_changes
         )
+
+    async def write(self, prepared: PreparedWrite) -> None:
+        """Store it in one transaction.
+
+        Raises BadVersion of `/controller_epoch` if there is a newer controller.
+        """
+        await self._coordinator.transact(prepared.operations)
+        self._config_changes = prepared.config_changes
+        self._config_nodes.update(prepared.config_nodes)
 
     def _operations(self, change: Change, fence: Fence, after: ClusterImage) -> Iterator[Operation]:
         match change:

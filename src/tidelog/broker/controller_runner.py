@@ -47,6 +47,7 @@ from tidelog.broker.cluster_session import (
     new_id,
 )
 from tidelog.broker.cluster_tree import Fence
+from tidelog.broker.large_requests import Aside
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.dynamic import replace_topic
 from tidelog.coordination.port import Coordinator, CoordinatorRefused, CoordinatorUnavailable
@@ -131,6 +132,7 @@ class ControllerRunner:
         self._coordinator: Coordinator | None = None
         self._session: ClusterSession | None = None
         self._is_stale = False
+        self._aside = Aside()
 
     @property
     def image(self) -> ClusterImage:
@@ -167,7 +169,12 @@ class ControllerRunner:
                 validate_configs=self._validate_configs,
             )
 
-        return await self._decide(decide, self._commit, validate_only=validate_only)
+        return await self._decide(
+            decide,
+            self._commit,
+            count=sum(max(1, one.partition_count, len(one.assignments)) for one in requested),
+            validate_only=validate_only,
+        )
 
     async def create_partitions(
         self, requested: Sequence[NewPartitions], *, validate_only: bool
@@ -176,6 +183,7 @@ class ControllerRunner:
         return await self._decide(
             lambda: topics.create_partitions(self._image, requested),
             self._commit,
+            count=sum(max(1, one.partition_count) for one in requested),
             validate_only=validate_only,
         )
 
@@ -188,6 +196,7 @@ class ControllerRunner:
                 delete_topic_enable=self._config.replication.delete_topic_enable,
             ),
             self._delete,
+            count=len(requested),
             validate_only=False,
         )
 
@@ -198,6 +207,7 @@ class ControllerRunner:
         return await self._decide(
             lambda: configs.replace_configs(self._image, self._config, requested),
             self._commit,
+            count=len(requested),
             validate_only=validate_only,
         )
 
@@ -208,6 +218,7 @@ class ControllerRunner:
         return await self._decide(
             lambda: configs.alter_configs(self._image, self._config, requested),
             self._commit,
+            count=len(requested),
             validate_only=validate_only,
         )
 
@@ -244,13 +255,14 @@ class ControllerRunner:
         decide: Callable[[], Decision[Outcome]],
         write: Callable[[ClusterSession, Fence, Sequence[Change]], Awaitable[None]],
         *,
+        count: int,
         validate_only: bool,
     ) -> list[Outcome]:
         async def carry_out() -> list[Outcome]:
             session, fence = self._claim()
             if self._is_stale:
                 await self._load(session)
-            decision = decide()
+            decision = await self._aside.run(decide, count=count)
             if decision.changes and not validate_only:
                 await write(session, fence, decision.changes)
             return decision.outcomes
@@ -259,9 +271,10 @@ class ControllerRunner:
             return await self._ask(carry_out)
         except RequestRefused as refusal:
             message = refusal.message or refusal.code.name
+            decision = await self._aside.run(decide, count=count)
             if refusal.code is ErrorCode.NOT_CONTROLLER:
-                return decide().void(refusal.code, message)
-            return decide().failed(refusal.code, message)
+                return decision.void(refusal.code, message)
+            return decision.failed(refusal.code, message)
 
     async def _ask(self, action: Callable[[], Awaitable[Answer]]) -> Answer:
         self._joined()
@@ -306,15 +319,21 @@ class ControllerRunner:
     async def _commit(
         self, session: ClusterSession, fence: Fence, changes: Sequence[Change]
     ) -> None:
-        after = self._image.apply_all(changes)
-        await session.tree.write(fence, changes, after)
+        after = await self._apply(changes)
+        prepared = await self._aside.run(
+            partial(session.tree.prepare_write, fence, changes, after), count=_count(changes)
+        )
+        await session.tree.write(prepared)
         self._publish(after, changes)
+
+    async def _apply(self, changes: Sequence[Change]) -> ClusterImage:
+        return await self._aside.run(partial(self._image.apply_all, changes), count=_count(changes))
 
     async def _delete(
         self, session: ClusterSession, fence: Fence, changes: Sequence[Change]
     ) -> None:
         names = [change.name for change in changes if isinstance(change, TopicDeleted)]
-        after = self._image.apply_all(changes)
+        after = await self._apply(changes)
         await session.tree.mark_deletions(fence, names)
         self._publish(after, changes)
         try:
@@ -518,6 +537,14 @@ class ControllerRunner:
             )
         for callback in self._subscribers:
             callback(image, changes)
+
+
+def _count(changes: Sequence[Change]) -> int:
+    """How many partitions, or other things, `changes` are about."""
+    return sum(
+        len(change.topic.partitions) if isinstance(change, TopicCreated) else 1
+        for change in changes
+    )
 
 
 def _away() -> RequestRefused:

@@ -8,7 +8,7 @@ Two kinds of handler:
 Cold handlers and the message library behind them are imported at first use (and warmed up in the
 background after start), so that a broker starts and serves without them. While a cold request is
 being worked on, its connection handles nothing else: a client that pipelines CreateTopics and
-Produce finds its topic there.
+Produce finds its topic there. Large ones are read and answered aside (`large_requests.py`).
 
 This is the top of a connection, which catches `Exception`; what a request leaves to be done later
 is caught in `request_tasks.py`. Nobody else does that.
@@ -17,12 +17,14 @@ is caught in `request_tasks.py`. Nobody else does that.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 from tidelog.base.errors import WireError
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.large_requests import LARGE_BYTES, LARGE_COUNT, LargeRequests
 from tidelog.broker.request_tasks import RequestTasks
 from tidelog.wire import messages
 from tidelog.wire.api import SUPPORTED, ApiKey, RequestHeader, decode_request_header
@@ -71,6 +73,7 @@ class Dispatcher:
         direct: Mapping[ApiKey, DirectHandler],
         load_cold: Callable[[], ColdHandlers],
         tasks: RequestTasks,
+        large: LargeRequests,
     ) -> None:
         self._answer_repeated = produce.answer_repeated
         handlers = {ApiKey.PRODUCE: produce, **direct}
@@ -81,6 +84,7 @@ class Dispatcher:
         self._load_cold = load_cold
         self._cold: ColdHandlers | None = None
         self._tasks = tasks
+        self._large = large
         self._fallback = direct[ApiKey.API_VERSIONS]
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Answer:
@@ -120,8 +124,11 @@ class Dispatcher:
     ) -> PendingAnswer:
         key = _supported_key(header)
         pending = PendingAnswer(connection, exclusive=True)
-        if self._cold is None:
-            # The frame is read over by then, so the request waits as a copy.
+        # The frame is read over by the time it is decoded, so the request waits as a copy.
+        if len(frame) > LARGE_BYTES:
+            messages.require_size(key, len(frame) - header.body_position)
+            work = self._run_large(pending, connection, bytes(frame), header)
+        elif self._cold is None:
             work = self._load_then_run(pending, connection, bytes(frame), header)
         else:
             request = messages.decode_request(key, header.api_version, frame, header.body_position)
@@ -134,9 +141,19 @@ class Dispatcher:
     ) -> None:
         """The first admin request of this broker: importing must not hold up the others."""
         await asyncio.to_thread(self.warm_up)
-        key, view = ApiKey(header.api_key), memoryview(frame)
-        request = messages.decode_request(key, header.api_version, view, header.body_position)
-        await self._run(pending, connection, request, header)
+        await self._run(pending, connection, _decode(frame, header), header)
+
+    async def _run_large(
+        self, pending: PendingAnswer, connection: Connection, frame: bytes, header: RequestHeader
+    ) -> None:
+        async with self._large.turn(len(frame)):
+            if self._cold is None:
+                await asyncio.to_thread(self.warm_up)
+            if pending.is_wanted:
+                request = await self._large.aside.run(
+                    partial(_decode, frame, header), count=len(frame)
+                )
+                await self._run(pending, connection, request, header)
 
     async def _run(
         self,
@@ -153,9 +170,17 @@ class Dispatcher:
             listener_name=connection.listener_name,
         )
         response = await self._cold[ApiKey(header.api_key)].handle(request, context)
-        frame = messages.encode_response(response, header.api_version, header.correlation_id)
+        frame = await self._large.aside.run(
+            partial(messages.encode_response, response, header.api_version, header.correlation_id),
+            count=messages.count_parts(response, enough=LARGE_COUNT),
+        )
         if pending.is_wanted:
             pending.complete([frame])
+
+
+def _decode(frame: bytes, header: RequestHeader) -> object:
+    key, view = ApiKey(header.api_key), memoryview(frame)
+    return messages.decode_request(key, header.api_version, view, header.body_position)
 
 
 def _supported_key(header: RequestHeader) -> ApiKey:

@@ -4,7 +4,7 @@ Lookups are dictionary lookups, whatever the number of partitions (T8). Refusals
 a Kafka client acts upon: it looks the leader up again, or learns that the topic is gone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_LEADER_EPOCH, LeaderEpoch, TopicPartition
@@ -42,10 +42,10 @@ class Partitions:
         """This broker should have the partition, but its log directory cannot be used."""
         self._offline.add(topic_partition)
 
-    def remove_topic(self, topic: str) -> list[PartitionRunner]:
-        """Forget every partition of `topic`; clients are told that there is no such topic."""
-        self._offline = {known for known in self._offline if known[0] != topic}
-        keys = [key for key in self._runners if key[0] == topic]
+    def remove_topics(self, topics: Collection[str]) -> list[PartitionRunner]:
+        """Forget every partition of `topics`; clients are told that there are no such topics."""
+        self._offline = {known for known in self._offline if known[0] not in topics}
+        keys = [key for key in self._runners if key[0] in topics]
         return [self._runners.pop(key) for key in keys]
 
     def find(self, topic: str, partition: int) -> PartitionRunner | None:

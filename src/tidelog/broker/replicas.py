@@ -20,7 +20,8 @@ The image moves on while a thread works, and topics of the same name may come an
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from itertools import groupby
 
 from tidelog.base.errors import StorageError
 from tidelog.base.ids import BrokerId, Offset, TopicPartition
@@ -59,6 +60,7 @@ from tidelog.storage.log_dir import LogDir
 logger = logging.getLogger(__name__)
 
 OPEN_AT_ONCE = 64
+RESOLVED_CONFIGS_MAX = 1_000
 
 
 class Replicas:
@@ -84,6 +86,7 @@ class Replicas:
         self._tasks = tasks
         self._under_way: set[asyncio.Task[None]] = set()
         self._occupied: dict[TopicPartition, asyncio.Future[None]] = {}
+        self._resolved: dict[frozenset[tuple[str, str]], TopicConfig] = {}
         self._on_config: list[Callable[[BrokerConfig], None]] = []
 
     @property
@@ -120,23 +123,33 @@ class Replicas:
         if any(isinstance(change, BrokerConfigChanged) for change in changes):
             self._on_broker_config(image)
         wanted: dict[TopicPartition, WantedReplica] = {}
-        for change in changes:
-            match change:
-                case TopicCreated(topic, _):
-                    wanted |= self._wanted(image, topic.name, 0)
-                case PartitionsAdded(topic_name, first, _):
-                    wanted |= self._wanted(image, topic_name, first)
-                case TopicDeleted(name, _):
-                    wanted = {key: one for key, one in wanted.items() if key.topic != name}
-                    self._delete(name)
-                case TopicConfigChanged(name, _):
-                    self._reconfigure(image, [name])
-                case PartitionChanged(name, partition, state):
-                    self._on_partition_state(name, partition, state)
-                case _:
-                    pass
+        for are_deletions, together in groupby(changes, key=_is_deletion):
+            if are_deletions:
+                names = {change.name for change in together if isinstance(change, TopicDeleted)}
+                wanted = {key: one for key, one in wanted.items() if key.topic not in names}
+                self._delete(names)
+            else:
+                for change in together:
+                    wanted |= self._on_change(image, change)
         if wanted:
             self._start(self._create(list(wanted.values())))
+
+    def _on_change(
+        self, image: ClusterImage, change: Change
+    ) -> dict[TopicPartition, WantedReplica]:
+        """Do what `change` asks for; return the replicas that are to be opened."""
+        match change:
+            case TopicCreated(topic, _):
+                return self._wanted(image, topic.name, 0)
+            case PartitionsAdded(topic_name, first, _):
+                return self._wanted(image, topic_name, first)
+            case TopicConfigChanged(name, _):
+                self._reconfigure(image, [name])
+            case PartitionChanged(name, partition, state):
+                self._on_partition_state(name, partition, state)
+            case _:
+                pass
+        return {}
 
     def _on_membership(self, changes: Sequence[Change]) -> None:
         for change in changes:
@@ -192,7 +205,16 @@ class Replicas:
         return runner is not None and not runner.is_offline
 
     def _topic_config(self, image: ClusterImage, name: str) -> TopicConfig:
-        return TopicConfig.resolve(image.topic_config(name), self._config.topic_defaults)
+        # Most topics have the same settings, and there may be thousands at once.
+        overrides = image.topic_config(name)
+        key = frozenset(overrides.items())
+        config = self._resolved.get(key)
+        if config is None:
+            if len(self._resolved) >= RESOLVED_CONFIGS_MAX:
+                self._resolved.clear()
+            config = TopicConfig.resolve(overrides, self._config.topic_defaults)
+            self._resolved[key] = config
+        return config
 
     def _reconfigure(self, image: ClusterImage, names: Iterable[str]) -> None:
         for name in names:
@@ -207,6 +229,7 @@ class Replicas:
             cluster_wide=image.broker_config(None),
             this_broker=image.broker_config(self._broker_id),
         )
+        self._resolved.clear()
         self._reconfigure(image, image.topics)
         for callback in self._on_config:
             callback(self._config)
@@ -501,9 +524,9 @@ class Replicas:
 
     # -- deleting --------------------------------------------------------------------------------
 
-    def _delete(self, topic: str) -> None:
-        doomed: dict[LogDirRunner, list[PartitionRunner]] = {}
-        for runner in self._partitions.remove_topic(topic):
+    def _delete(self, topics: Collection[str]) -> None:
+        doomed: dict[tuple[LogDirRunner, int], list[PartitionRunner]] = {}
+        for runner in self._partitions.remove_topics(topics):
             log_dir = next(
                 known
                 for known in self._log_dirs
@@ -512,22 +535,25 @@ class Replicas:
             del log_dir.runners[runner.topic_partition]
             runner.take_offline()
             if runner.topic_partition not in self._occupied:
-                doomed.setdefault(log_dir, []).append(runner)
+                delay_ms = runner.config.file_delete_delay_ms
+                doomed.setdefault((log_dir, delay_ms), []).append(runner)
             # Else its log is being opened again, and `_open_batch` finds that nobody wants it.
-        for log_dir, runners in doomed.items():
+        for (log_dir, delay_ms), runners in doomed.items():
             vacate = self._occupy([runner.topic_partition for runner in runners])
-            self._start(self._remove(log_dir, runners, vacate))
+            self._start(self._remove(log_dir, runners, delay_ms, vacate))
 
     async def _remove(
         self,
         log_dir: LogDirRunner,
         runners: Sequence[PartitionRunner],
+        delay_ms: int,
         vacate: Callable[[], None],
     ) -> None:
         try:
-            await log_dir.delete(
-                [runner.log for runner in runners],
-                delay_ms=runners[0].config.file_delete_delay_ms,
-            )
+            await log_dir.delete([runner.log for runner in runners], delay_ms=delay_ms)
         finally:
             vacate()
+
+
+def _is_deletion(change: Change) -> bool:
+    return isinstance(change, TopicDeleted)

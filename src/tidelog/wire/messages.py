@@ -28,13 +28,30 @@ def decode_request(api_key: ApiKey, version: int, view: memoryview, position: in
 
     The version is one that kio knows; all of SUPPORTED are.
     """
-    if len(view) - position > BODY_BYTES_MAX:
-        raise WireError(
-            f"{api_key.name} request of {len(view) - position} bytes, at most {BODY_BYTES_MAX}"
-        )
+    require_size(api_key, len(view) - position)
     reader = Reader(view, position, flexible=is_flexible(api_key, version))
     decoded: object = _classes().decode_request(api_key, version, reader)
     return decoded
+
+
+def require_size(api_key: ApiKey, size_bytes: int) -> None:
+    """Raises WireError unless a request may have so many bytes."""
+    if size_bytes > BODY_BYTES_MAX:
+        raise WireError(f"{api_key.name} request of {size_bytes} bytes, at most {BODY_BYTES_MAX}")
+
+
+def count_parts(message: object, *, enough: int) -> int:
+    """How many structures `message` is made of; counting stops at about `enough`."""
+    count = 0
+    parts = [message]
+    while parts and count < enough:
+        count += 1
+        part = parts.pop()
+        for name in getattr(part, "__dataclass_fields__", ()):
+            value = getattr(part, name)
+            if isinstance(value, tuple):
+                parts.extend(value[: enough - count + 1])
+    return count
 
 
 def encode_response(message: object, version: int, correlation_id: int) -> bytes:

@@ -28,6 +28,7 @@ class ControlledWorld:
             topic_creation=self.creation,
             auto_create_topics=True,
             tasks=served.requests,
+            large=served.large,
         )
         self.init_producer_id = InitProducerIdHandler(controller=controller, tasks=served.requests)
 

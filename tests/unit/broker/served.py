@@ -25,6 +25,7 @@ from tidelog.broker.handlers.find_coordinator import FindCoordinatorHandler
 from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.large_requests import LargeRequests
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.request_tasks import RequestTasks
 from tidelog.broker.server import Server, ServerLimits
@@ -75,6 +76,7 @@ class ServedWorld:
             loop=loop,
         )
         self.requests = RequestTasks(tasks)
+        self.large = LargeRequests(world.request_memory)
         self.produce = ProduceHandler(partitions, world.clock, loop, shortcut)
         self.direct: dict[ApiKey, DirectHandler] = {
             ApiKey.FETCH: self.fetch,
@@ -106,7 +108,11 @@ class ServedWorld:
 
     def _dispatcher(self) -> Dispatcher:
         return Dispatcher(
-            produce=self.produce, direct=self.direct, load_cold=lambda: {}, tasks=self.requests
+            produce=self.produce,
+            direct=self.direct,
+            load_cold=lambda: {},
+            tasks=self.requests,
+            large=self.large,
         )
 
     def serve(self, metadata: DirectHandler, init_producer_id: DirectHandler) -> None:

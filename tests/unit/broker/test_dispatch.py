@@ -48,6 +48,7 @@ async def with_cold_handler(
             direct=served.direct,
             load_cold=lambda: cold,
             tasks=served.requests,
+            large=served.large,
         )
         if is_loaded:
             dispatcher.warm_up()

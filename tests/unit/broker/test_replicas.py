@@ -358,7 +358,7 @@ async def test_deleted_records_stay_deleted_if_checkpoints_are_written_during_re
         world.disk.arm("lock", "*", StorageError)
         async with broker_world(before=world) as restarted:
             restarted.log_dir.on_failure(StorageError("test"))
-            restarted.partitions.remove_topic("t")
+            restarted.partitions.remove_topics({"t"})
             restarted.log_dir.runners.clear()  # As if it had been offline from the start.
             await restarted.log_dir.release()
             await restarted.log_dir.open()

@@ -14,7 +14,7 @@ from kio.static.primitive import i8
 
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.dispatch import RequestContext
-from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
+from tidelog.broker.handlers.answering import NO_THROTTLE, in_turns, message_error
 from tidelog.core.controller.requests import ConfigOutcome, ConfigResource
 
 
@@ -33,12 +33,13 @@ class AlterConfigsHandler:
                     ConfigResource(resource.resource_type, resource.resource_name),
                     tuple((config.name, config.value) for config in resource.configs),
                 )
-                for resource in request.resources
+                async for resource in in_turns(request.resources)
             ],
             validate_only=request.validate_only,
         )
         return AlterConfigsResponse(
-            throttle_time=NO_THROTTLE, responses=tuple(_response(outcome) for outcome in outcomes)
+            throttle_time=NO_THROTTLE,
+            responses=tuple([_response(outcome) async for outcome in in_turns(outcomes)]),
         )
 
 

@@ -25,20 +25,20 @@ def message_error(code: ErrorCode) -> MessageErrorCode:
 
 
 async def within(
-    allowed: datetime.timedelta, work: Callable[[], Awaitable[T]], *, otherwise: T
+    allowed: datetime.timedelta, work: Callable[[], Awaitable[T]], *, otherwise: Callable[[], T]
 ) -> T:
-    """What `work` returns, or `otherwise` when the time is up.
+    """What `work` returns, or what `otherwise` does when the time is up.
 
     Work that has begun may go on and succeed: the client does not know then, and has to look.
     With no time at all nothing is begun, as in Kafka.
     """
     if allowed <= datetime.timedelta(0):
-        return otherwise
+        return otherwise()
     try:
         async with asyncio.timeout(allowed.total_seconds()):
             return await work()
     except TimeoutError:
-        return otherwise
+        return otherwise()
 
 
 async def in_turns(parts: Iterable[T]) -> AsyncIterator[T]:

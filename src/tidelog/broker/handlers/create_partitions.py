@@ -22,7 +22,7 @@ from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import BrokerId
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.dispatch import RequestContext
-from tidelog.broker.handlers.answering import NO_THROTTLE, message_error, within
+from tidelog.broker.handlers.answering import NO_THROTTLE, in_turns, message_error, within
 from tidelog.core.controller.requests import NewPartitions, TopicOutcome
 
 
@@ -36,26 +36,29 @@ class CreatePartitionsHandler:
     async def handle(
         self, request: CreatePartitionsRequest, context: RequestContext
     ) -> CreatePartitionsResponse:
-        names = dict.fromkeys(topic.name for topic in request.topics)
         outcomes = await within(
             request.timeout,
             lambda: self._create(request),
-            otherwise=[
-                TopicOutcome(name=name, error=ErrorCode.REQUEST_TIMED_OUT) for name in names
-            ],
+            otherwise=lambda: _timed_out(request),
         )
         return CreatePartitionsResponse(
-            throttle_time=NO_THROTTLE, results=tuple(_result(outcome) for outcome in outcomes)
+            throttle_time=NO_THROTTLE,
+            results=tuple([_result(outcome) async for outcome in in_turns(outcomes)]),
         )
 
     async def _create(self, request: CreatePartitionsRequest) -> list[TopicOutcome]:
         outcomes = await self.controller.create_partitions(
-            [_new_partitions(topic) for topic in request.topics],
+            [_new_partitions(topic) async for topic in in_turns(request.topics)],
             validate_only=request.validate_only,
         )
         if not request.validate_only:
             await self.partitions_open()
         return outcomes
+
+
+def _timed_out(request: CreatePartitionsRequest) -> list[TopicOutcome]:
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return [TopicOutcome(name=name, error=ErrorCode.REQUEST_TIMED_OUT) for name in names]
 
 
 def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:

@@ -46,13 +46,10 @@ class CreateTopicsHandler:
     async def handle(
         self, request: CreateTopicsRequest, context: RequestContext
     ) -> CreateTopicsResponse:
-        names = dict.fromkeys(topic.name for topic in request.topics)
         outcomes = await within(
             request.timeout,
             lambda: self._create(request),
-            otherwise=[
-                TopicOutcome(name=name, error=ErrorCode.REQUEST_TIMED_OUT) for name in names
-            ],
+            otherwise=lambda: _timed_out(request),
         )
         inherited = _Inheritance(self.broker_config())
         return CreateTopicsResponse(
@@ -62,11 +59,17 @@ class CreateTopicsHandler:
 
     async def _create(self, request: CreateTopicsRequest) -> list[TopicOutcome]:
         outcomes = await self.controller.create_topics(
-            [_new_topic(topic) for topic in request.topics], validate_only=request.validate_only
+            [_new_topic(topic) async for topic in in_turns(request.topics)],
+            validate_only=request.validate_only,
         )
         if not request.validate_only:
             await self.partitions_open()
         return outcomes
+
+
+def _timed_out(request: CreateTopicsRequest) -> list[TopicOutcome]:
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return [TopicOutcome(name=name, error=ErrorCode.REQUEST_TIMED_OUT) for name in names]
 
 
 class _Inheritance:

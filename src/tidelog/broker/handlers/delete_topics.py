@@ -14,7 +14,7 @@ from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import TopicId
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.dispatch import RequestContext
-from tidelog.broker.handlers.answering import NO_THROTTLE, message_error, within
+from tidelog.broker.handlers.answering import NO_THROTTLE, in_turns, message_error, within
 from tidelog.core.controller.requests import TopicOutcome, TopicReference
 
 _FIRST_THAT_KNOWS_DELETION_DISABLED = 3
@@ -34,16 +34,18 @@ class DeleteTopicsHandler:
                 name=topic.name,
                 topic_id=None if topic.topic_id is None else TopicId(topic.topic_id),
             )
-            for topic in request.topics
+            async for topic in in_turns(request.topics)
         ]
         outcomes = await within(
             request.timeout,
             lambda: self.controller.delete_topics(topics),
-            otherwise=[_timed_out(topic) for topic in dict.fromkeys(topics)],
+            otherwise=lambda: [_timed_out(topic) for topic in dict.fromkeys(topics)],
         )
         return DeleteTopicsResponse(
             throttle_time=NO_THROTTLE,
-            responses=tuple(_result(outcome, context.api_version) for outcome in outcomes),
+            responses=tuple(
+                [_result(outcome, context.api_version) async for outcome in in_turns(outcomes)]
+            ),
         )
 
 

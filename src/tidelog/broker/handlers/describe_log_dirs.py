@@ -26,7 +26,7 @@ from kio.static.primitive import i32, i64
 from tidelog.base.errors import ErrorCode, StorageError
 from tidelog.base.ids import TopicPartition
 from tidelog.broker.dispatch import RequestContext
-from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
+from tidelog.broker.handlers.answering import NO_THROTTLE, in_turns, message_error
 
 UNKNOWN_BYTES: Final = -1
 
@@ -112,7 +112,7 @@ async def _describe(
     return DescribeLogDirsResult(
         error_code=message_error(ErrorCode.NONE),
         log_dir=str(log_dir.path),
-        topics=_topics(log_dir, wanted),
+        topics=await _topics(log_dir, wanted),
         total_bytes=i64(total_bytes),
         usable_bytes=i64(usable_bytes),
         is_cordoned=False,
@@ -135,17 +135,22 @@ def _offline(log_dir: DescribedLogDir) -> DescribeLogDirsResult:
     )
 
 
-def _topics(
+async def _topics(
     log_dir: DescribedLogDir, wanted: Collection[tuple[str, int]] | None
 ) -> tuple[DescribeLogDirsTopic, ...]:
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
-    for topic_partition, runner in sorted(log_dir.runners.items(), key=lambda item: item[0]):
+    runners = sorted(log_dir.runners.items(), key=lambda item: item[0])
+    async for topic_partition, runner in in_turns(runners):
+        if log_dir.runners.get(topic_partition) is not runner:
+            continue  # Deleted meanwhile, and with it the files whose sizes are asked for.
         if wanted is None or topic_partition in wanted:
             described = _partition(topic_partition.partition, runner.log.size_bytes)
             by_topic.setdefault(topic_partition.topic, []).append(described)
     return tuple(
-        DescribeLogDirsTopic(name=TopicName(name), partitions=tuple(partitions))
-        for name, partitions in by_topic.items()
+        [
+            DescribeLogDirsTopic(name=TopicName(name), partitions=tuple(partitions))
+            async for name, partitions in in_turns(by_topic.items())
+        ]
     )
 
 

@@ -18,7 +18,7 @@ from kio.static.primitive import i8
 
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.dispatch import RequestContext
-from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
+from tidelog.broker.handlers.answering import NO_THROTTLE, in_turns, message_error
 from tidelog.core.controller.requests import (
     ConfigAlteration,
     ConfigOutcome,
@@ -37,11 +37,12 @@ class IncrementalAlterConfigsHandler:
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
     ) -> IncrementalAlterConfigsResponse:
         outcomes = await self.controller.incremental_alter_configs(
-            [_change(resource) for resource in request.resources],
+            [_change(resource) async for resource in in_turns(request.resources)],
             validate_only=request.validate_only,
         )
         return IncrementalAlterConfigsResponse(
-            throttle_time=NO_THROTTLE, responses=tuple(_response(outcome) for outcome in outcomes)
+            throttle_time=NO_THROTTLE,
+            responses=tuple([_response(outcome) async for outcome in in_turns(outcomes)]),
         )
 
 

@@ -2,15 +2,19 @@
 
 A topic that does not exist is created if both the client and `auto.create.topics.enable` allow it
 (P4). The answer then waits for the creation, so that the client can go on at once.
+
+What asks for, or tells of, thousands of partitions is read and written aside (`large_requests.py`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_BROKER
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.large_requests import LARGE_BYTES, LARGE_COUNT, LargeRequests
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.request_tasks import RequestTasks
 from tidelog.broker.topic_creation import TopicCreation
@@ -30,6 +34,8 @@ from tidelog.wire.metadata import (
 from tidelog.wire.primitives import NO_UUID
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+# A partition costs a few microseconds.
+_PARTITIONS_PER_PART = 8
 # Versions 10 and 11 have a field for the id of a topic and do not accept one.
 _FIRST_BY_ID = 12
 # Without an authorizer everybody may do everything. Kafka numbers its operations; each is a bit.
@@ -45,19 +51,30 @@ class MetadataHandler:
     topic_creation: TopicCreation
     auto_create_topics: bool
     tasks: RequestTasks
+    large: LargeRequests
 
     def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
-        request = decode_metadata(frame, header.body_position, header.api_version)
-        missing = self._to_create(request)
-        if missing:
-            pending = PendingAnswer(connection, exclusive=True)
-            self.tasks.start(
-                connection,
-                header.api_key,
-                self._create_then_answer(connection, pending, request, header, missing),
-            )
-            return pending
-        return self._encode(connection, request, header, {})
+        pending = PendingAnswer(connection, exclusive=True)
+        if len(frame) > LARGE_BYTES:
+            work = self._answer_large(connection, pending, bytes(frame), header)
+        else:
+            request = decode_metadata(frame, header.body_position, header.api_version)
+            missing = self._to_create(request)
+            if not missing and self._count(request) < LARGE_COUNT:
+                return self._encode(connection, request, header, {})
+            work = self._create_then_answer(connection, pending, request, header, missing)
+        self.tasks.start(connection, header.api_key, work)
+        return pending
+
+    def _count(self, request: MetadataRequest) -> int:
+        """How much there is to tell, in parts that cost as much as those of other answers."""
+        topics = self.partitions.image.topics
+        if request.topics is None:
+            count = len(topics) + len(self.partitions)
+        else:
+            known = (topics.get(name) for name, _id in request.topics if name is not None)
+            count = sum(len(topic.partitions) for topic in known if topic is not None)
+        return count // _PARTITIONS_PER_PART
 
     def _to_create(self, request: MetadataRequest) -> list[str]:
         if not (self.auto_create_topics and request.allow_auto_topic_creation and request.topics):
@@ -69,6 +86,21 @@ class MetadataHandler:
             if name is not None and topic_id == NO_UUID and name not in known
         ]
 
+    async def _answer_large(
+        self, connection: Connection, pending: PendingAnswer, frame: bytes, header: RequestHeader
+    ) -> None:
+        async with self.large.turn(len(frame)):
+            if not pending.is_wanted:
+                return
+            request = await self.large.aside.run(
+                partial(
+                    decode_metadata, memoryview(frame), header.body_position, header.api_version
+                ),
+                count=len(frame),
+            )
+            missing = self._to_create(request)
+            await self._create_then_answer(connection, pending, request, header, missing)
+
     async def _create_then_answer(
         self,
         connection: Connection,
@@ -77,9 +109,13 @@ class MetadataHandler:
         header: RequestHeader,
         missing: Sequence[str],
     ) -> None:
-        refused = await self.topic_creation.create_missing(missing)
+        refused = await self.topic_creation.create_missing(missing) if missing else {}
+        answer = await self.large.aside.run(
+            partial(self._encode, connection, request, header, refused),
+            count=max(self._count(request), len(request.topics or ())),
+        )
         if pending.is_wanted:
-            pending.complete([self._encode(connection, request, header, refused)])
+            pending.complete([answer])
 
     def _encode(
         self,

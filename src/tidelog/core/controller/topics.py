@@ -77,11 +77,12 @@ def create_topics(
 
 
 def _partition_count(topic: NewTopic, defaults: TopicDefaults) -> int:
+    """At least one: a topic that will be refused is work as well."""
     if topic.assignments:
         return len(topic.assignments)
     if topic.partition_count == USE_DEFAULT:
         return defaults.num_partitions
-    return max(topic.partition_count, 0)
+    return max(topic.partition_count, 1)
 
 
 def _too_many(name: str) -> TopicOutcome:

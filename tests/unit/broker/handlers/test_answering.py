@@ -38,11 +38,11 @@ async def _forever() -> str:
 
 
 def test_work_that_is_done_in_time_counts() -> None:
-    assert asyncio.run(within(A_MINUTE, _answer, otherwise="late")) == "done"
+    assert asyncio.run(within(A_MINUTE, _answer, otherwise=lambda: "late")) == "done"
 
 
 def test_work_that_takes_too_long_is_left_alone() -> None:
-    assert asyncio.run(within(A_MOMENT, _forever, otherwise="late")) == "late"
+    assert asyncio.run(within(A_MOMENT, _forever, otherwise=lambda: "late")) == "late"
 
 
 def test_a_long_answer_lets_others_have_their_turn() -> None:
@@ -69,5 +69,5 @@ def test_without_time_nothing_is_begun(allowed: timedelta) -> None:
         begun.append(True)
         return "done"
 
-    assert asyncio.run(within(allowed, begin, otherwise="late")) == "late"
+    assert asyncio.run(within(allowed, begin, otherwise=lambda: "late")) == "late"
     assert not begun

@@ -178,6 +178,11 @@ def test_a_request_for_too_many_partitions_is_refused_whole() -> None:
     ]
 
 
+def test_a_topic_that_asks_for_no_partitions_counts_as_one() -> None:
+    decision = create(*(NewTopic(name=f"t{n}", partition_count=0) for n in range(10_001)))
+    assert {outcome.error for outcome in decision.outcomes} == {ErrorCode.POLICY_VIOLATION}
+
+
 def test_a_cluster_without_brokers_refuses_every_topic() -> None:
     decision = create(NewTopic(name="a"), image=cluster({}))
     assert codes(decision) == [("a", ErrorCode.INVALID_REPLICATION_FACTOR)]

@@ -1,0 +1,214 @@
+"""What grows with a request is done aside, one large request at a time."""
+
+import asyncio
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
+from kio.schema.types import BrokerId
+from kio.static.primitive import i32
+
+from tests.support.kio_codec import example, milliseconds
+from tests.unit.broker.controlled_world import controlled_world
+from tests.unit.broker.controllers import Observer, running
+from tests.unit.broker.served import Client
+from tests.unit.broker.test_dispatch import with_cold_handler
+from tidelog.base.errors import ErrorCode
+from tidelog.broker.handlers import metadata
+from tidelog.broker.large_requests import LARGE_COUNT, Aside, LargeRequests
+from tidelog.broker.memory import MemoryBound
+from tidelog.coordination.memory import MemoryTree
+from tidelog.core.controller import topics
+from tidelog.core.controller.requests import NewTopic
+from tidelog.wire import messages
+from tidelog.wire.api import ApiKey
+from tidelog.wire.metadata import encode_metadata_response
+
+PATIENCE_S = 10
+
+
+def thread_name() -> str:
+    return threading.current_thread().name
+
+
+@pytest.mark.parametrize(("count", "is_aside"), [(LARGE_COUNT - 1, False), (LARGE_COUNT, True)])
+def test_only_what_is_large_is_done_on_a_thread(count: int, is_aside: bool) -> None:
+    name = asyncio.run(Aside().run(thread_name, count=count))
+    assert (name != thread_name()) == is_aside
+
+
+def test_large_requests_take_turns_and_their_bytes_count_while_they_wait() -> None:
+    async def scenario() -> None:
+        memory = MemoryBound(1_000)
+        large = LargeRequests(memory)
+        order: list[int] = []
+        gate = asyncio.Event()
+
+        async def request(number: int) -> None:
+            async with large.turn(10):
+                order.append(number)
+                await gate.wait()
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(3):
+                tasks.create_task(request(number))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert order == [0]
+            assert memory.held_bytes == 30
+            gate.set()
+        assert order == [0, 1, 2]
+        assert memory.held_bytes == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_hangs_up_in_the_queue_gives_its_bytes_back() -> None:
+    async def scenario() -> None:
+        memory = MemoryBound(1_000)
+        large = LargeRequests(memory)
+        async with large.turn(10):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0), large.turn(10):
+                    raise AssertionError("two at once")
+            assert memory.held_bytes == 10
+
+    asyncio.run(scenario())
+
+
+class Interlude:
+    """Stands in for work that takes long: it ends when the event loop has served somebody."""
+
+    def __init__(self, work: Callable[..., object]) -> None:
+        self._work = work
+        self._begun = threading.Event()
+        self._served = threading.Event()
+
+    def __call__(self, *arguments: object, **named: object) -> object:
+        self._begun.set()
+        assert self._served.wait(PATIENCE_S), "the event loop was held up"
+        return self._work(*arguments, **named)
+
+    async def serve(self, client: Client | None) -> None:
+        assert await asyncio.to_thread(self._begun.wait, PATIENCE_S)
+        if client is not None:
+            client.fetch({}, max_wait_ms=0)
+            assert client.fetched().partitions == {}
+        self._served.set()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 - a thread is at work, and there is no event
+            await asyncio.sleep(0.001)
+
+
+def test_a_large_request_is_read_while_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with with_cold_handler(is_loaded=True) as (served, handler, client):
+            interlude = Interlude(messages.decode_request)
+            monkeypatch.setattr(messages, "decode_request", interlude)
+            handler.gate.set()
+            names = [{"name": f"topic-{number}", "topic_id": None} for number in range(2_000)]
+            client.send(ApiKey.DELETE_TOPICS, 6, {"topics": names, "timeout": milliseconds(1_000)})
+            await interlude.serve(served.client())
+            await until(lambda: handler.asked)
+            assert served.world.request_memory.held_bytes == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_request_that_is_too_large_is_not_kept() -> None:
+    async def scenario() -> None:
+        async with with_cold_handler(is_loaded=True) as (_served, handler, client):
+            key = ApiKey.DESCRIBE_CLUSTER
+            frame = client.frame(key, 0, {"include_cluster_authorized_operations": False})[4:]
+            frame += bytes(messages.BODY_BYTES_MAX)
+            client.served.server.request_max_bytes = 2 * messages.BODY_BYTES_MAX
+            client.send_together([struct.pack(">i", len(frame)) + frame])
+            await until(lambda: client.take() or client.transport.is_closed)
+            assert handler.asked == []
+
+    asyncio.run(scenario())
+
+
+def test_a_large_answer_is_written_while_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with with_cold_handler(is_loaded=True) as (served, handler, client):
+            interlude = Interlude(messages.encode_response)
+            monkeypatch.setattr(messages, "encode_response", interlude)
+            monkeypatch.setattr(messages, "count_parts", lambda *_, **__: LARGE_COUNT)
+            handler.gate.set()
+            client.send(
+                ApiKey.DESCRIBE_CLUSTER, 0, {"include_cluster_authorized_operations": False}
+            )
+            await interlude.serve(served.client())
+            await until(client.take)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("count", [3, 5_000])
+def test_parts_of_an_answer_are_counted_as_far_as_it_matters(count: int) -> None:
+    broker = DescribeClusterBroker(
+        broker_id=BrokerId(1), host="h", port=i32(9092), rack=None, is_fenced=False
+    )
+    response = replace(example(DescribeClusterResponse), brokers=(broker,) * count)
+    counted = messages.count_parts(response, enough=100)
+    assert counted == min(count + 1, 100)
+
+
+def test_a_large_request_is_decided_while_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        async with running(MemoryTree()) as runner:
+            observer = Observer(runner.image)
+            runner.subscribe(observer)
+            interlude = Interlude(topics.create_topics)
+            monkeypatch.setattr(topics, "create_topics", interlude)
+            wanted = [NewTopic(name=f"topic-{number}") for number in range(LARGE_COUNT)]
+            creating = asyncio.create_task(runner.create_topics(wanted, validate_only=False))
+            await interlude.serve(None)
+            outcomes = await creating
+            assert {outcome.error for outcome in outcomes} == {ErrorCode.NONE}
+            assert len(observer.image.topics) == LARGE_COUNT
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_asked_for_by_name", [True, False])
+def test_metadata_of_many_topics_is_written_while_others_are_served(
+    monkeypatch: pytest.MonkeyPatch, is_asked_for_by_name: bool
+) -> None:
+    async def scenario() -> None:
+        async with controlled_world() as controlled:
+            wanted = [NewTopic(name=f"topic-{number}") for number in range(2_100)]
+            await controlled.controller.create_topics(wanted, validate_only=False)
+            await controlled.world.replicas.settled()
+            interlude = Interlude(encode_metadata_response)
+            monkeypatch.setattr(metadata, "encode_metadata_response", interlude)
+            client = controlled.served.client()
+            asked = [{"name": one.name, "topic_id": None} for one in wanted]
+            client.send(
+                ApiKey.METADATA,
+                12,
+                {
+                    "topics": asked if is_asked_for_by_name else None,
+                    "allow_auto_topic_creation": True,
+                    "include_topic_authorized_operations": False,
+                },
+            )
+            await interlude.serve(controlled.served.client())
+            answers: list[Any] = []
+            async with asyncio.timeout(PATIENCE_S):
+                while not answers:
+                    await asyncio.sleep(0.001)
+                    answers = client.take()
+            assert len(answers[0].topics) == 2_100
+
+    asyncio.run(scenario())
