@@ -74,6 +74,7 @@ class LogDir:
         self._unknown_recovery_point = None if recovery_points is None else Offset(0)
         self._log_start_offsets = self._read_offsets(layout.LOG_START_OFFSET_CHECKPOINT) or {}
         self._high_watermarks = self._read_offsets(layout.HIGH_WATERMARK_CHECKPOINT) or {}
+        self._has_renamed = False
         self._has_forgotten = False
         self._forget_absent()
 
@@ -162,10 +163,11 @@ class LogDir:
         write_offsets(self._disk, self.path / name, offsets)
 
     def start_delete(self, log: Log) -> Path:
-        """Close `log` and rename its folder to `<topic>-<n>.<unique>-delete`, durably.
+        """Close `log` and rename its folder to `<topic>-<n>.<unique>-delete`.
 
         Reads that are under way end with UNKNOWN_TOPIC_OR_PARTITION if they miss a file. Before
-        a partition of that name is created again, call `forget_deleted`.
+        a partition of that name is created again, call `forget_deleted`, which makes the renames
+        durable: one flush for any number of them.
         """
         log.close(clean=False, producers=())
         return self.start_delete_folder(log.topic_partition)
@@ -189,14 +191,17 @@ class LogDir:
         folder = self.path / str(topic_partition)
         self._files.forget_folder(folder)
         self._disk.rename(folder, self.path / name)
-        self._disk.flush_folder(self.path)
+        self._has_renamed = True
         return self.path / name
 
     def forget_deleted(self) -> None:
-        """Take partitions that were renamed out of the checkpoints, durably.
+        """Make renames durable, and take what was renamed out of the checkpoints.
 
-        A new one of the same name would be cut to fit the offsets of the old.
+        A new partition of the same name would be cut to fit the offsets of the old.
         """
+        if self._has_renamed:
+            self._disk.flush_folder(self.path)
+            self._has_renamed = False
         if self._has_forgotten:
             self.write_recovery_points({})
             self.write_log_start_offsets({})

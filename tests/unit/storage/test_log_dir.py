@@ -10,6 +10,8 @@ import pytest
 from tests.unit.storage.log_folder import NOW_MS, append_records, log_config, offsets_of
 from tidelog.base.errors import ConfigError, StorageError
 from tidelog.base.ids import BrokerId, Offset, TopicId, TopicPartition
+from tidelog.base.ports import Disk
+from tidelog.storage.faulty_disk import FaultyDisk
 from tidelog.storage.log_dir import LogDir, open_log_dir
 from tidelog.storage.memory_disk import MemoryDisk
 from tidelog.storage.opening import OpenedLog, Replay
@@ -22,7 +24,7 @@ TOPIC_ID = TopicId(UUID(int=7))
 class Opener:
     """Opens the same log dir again and again and keeps what it was warned of."""
 
-    def __init__(self, disk: MemoryDisk) -> None:
+    def __init__(self, disk: Disk) -> None:
         self.disk = disk
         self.warnings: list[str] = []
 
@@ -103,13 +105,15 @@ def test_clean_mark_is_there_after_a_clean_stop_only(opener: Opener) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_clean_mark_does_not_outlive_a_power_cut(opener: Opener, seed: int) -> None:
+def test_clean_mark_does_not_outlive_a_power_cut(
+    opener: Opener, memory_disk: MemoryDisk, seed: int
+) -> None:
     """Else the records appended since would be taken for complete."""
     opener().close(clean=True)
     log_dir = opener()
     log = open_partition(log_dir).log
     append_records(log, 3)
-    opener.disk.crash(Random(seed))
+    memory_disk.crash(Random(seed))
     assert not opener().was_clean
 
 
@@ -207,6 +211,24 @@ def test_deleted_partition_is_renamed_then_removed(opener: Opener) -> None:
     assert opener.disk.exists(folder)
     log_dir.finish_delete(folder)
     assert not opener.disk.exists(folder)
+
+
+def test_deleted_partitions_stay_deleted_after_a_power_cut(memory_disk: MemoryDisk) -> None:
+    """However many there are, their folder is flushed once."""
+    faulty = FaultyDisk(memory_disk)
+    opener = Opener(faulty)
+    log_dir = opener()
+    partitions = [TopicPartition("orders", number) for number in range(5)]
+    logs = [open_partition(log_dir, partition).log for partition in partitions]
+    for log in logs:
+        log.flush(up_to=log.log_end_offset)
+    faulty.arm("flush_folder", "*", StorageError, after=1)
+    for log in logs:
+        log_dir.start_delete(log)
+    log_dir.forget_deleted()
+    faulty.heal()
+    memory_disk.crash(Random(1))
+    assert opener().partitions() == ()
 
 
 def test_interrupted_deletion_is_finished_at_the_next_start(opener: Opener) -> None:
