@@ -187,6 +187,14 @@ class DiskFull(StorageError):
     """There is no room for this write. The file is as it was before it."""
 
 
+class FlushFailed(StorageError):
+    """What was written may not be on the disk, and nobody will say so again.
+
+    The kernel gives up what it could not write and then takes it for written: reading it back
+    proves nothing, and the next flush succeeds.
+    """
+
+
 class SessionLost(TidelogError):
     """The coordinator no longer vouches for us. Every claim we hold is void."""
 

@@ -11,6 +11,9 @@ of the broker serves on. It is tried again every `tidelog.log.dir.retry.ms`: its
 after a crash, so nothing that was in doubt is served before it was checked. That brings a disk back
 that was full, without a restart.
 
+Not so after a flush that failed. What is then read back comes from memory and may not be on the
+disk, and the next flush would say that it is; so it stays offline until the broker restarts.
+
 Invariants:
 
     I1  Nothing is written to a directory that is offline.
@@ -26,7 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from tidelog.base.errors import StorageError
+from tidelog.base.errors import FlushFailed, StorageError
 from tidelog.base.ids import Offset, TopicPartition
 from tidelog.base.ports import Disk
 from tidelog.broker.disk_executor import DiskExecutor, as_storage_error
@@ -58,6 +61,8 @@ class LogDirRunner:
         self.runners: dict[TopicPartition, PartitionRunner] = {}
         self.log_dir: LogDir | None = None
         self.offline_reason: str | None = None
+        self.stays_offline = False
+        """Whether trying again would prove nothing."""
         self._loop = loop
         self._open_log_dir = open_log_dir
         self._is_recovering = False
@@ -115,6 +120,7 @@ class LogDirRunner:
 
     def on_failure(self, error: StorageError) -> None:
         """Take the directory and everything in it offline."""
+        self.stays_offline |= isinstance(error, FlushFailed)
         if self.offline_reason is not None:
             return
         self.offline_reason = str(error)
@@ -123,6 +129,7 @@ class LogDirRunner:
             extra={
                 "log_dir": self.path,
                 "reason": self.offline_reason,
+                "until": "the broker restarts" if self.stays_offline else "it can be used again",
                 "partitions": len(self.runners),
             },
         )

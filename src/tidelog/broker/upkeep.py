@@ -103,7 +103,7 @@ class Upkeep:
 
     async def retry_offline(self) -> None:
         for log_dir in self._log_dirs:
-            if log_dir.is_online:
+            if log_dir.is_online or log_dir.stays_offline:
                 continue
             try:
                 await self._reopen(log_dir)

@@ -347,7 +347,7 @@ class LogConfig:
         10_000,
         ConfigType.LONG,
         "How often a folder that went offline is tried again; 0 leaves it offline until the "
-        "broker restarts.",
+        "broker restarts. After a failed flush it is not tried again.",
         minimum=0,
     )
     tidelog_open_files_max: int = option(

@@ -10,6 +10,8 @@ the platform or the file system has no such thing, an ordinary read takes its pl
         error is raised, so the next append continues at a batch boundary
     D2  a file that is let go without `close` is closed with its last reference; a reader on
         another thread can therefore never see its descriptor closed and reused under it
+    D3  a flush that fails is FlushFailed, whatever the reason: a full disk, too, may have dropped
+        what was written before
 """
 
 import contextlib
@@ -20,7 +22,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tidelog.base.errors import DiskFull, StorageError
+from tidelog.base.errors import DiskFull, FlushFailed, StorageError
 from tidelog.base.ports import BytesLike
 
 TEMPORARY_SUFFIX = ".tmp"
@@ -125,7 +127,7 @@ class RealLogFile:
         try:
             _sync_data(self._descriptor)
         except OSError as error:
-            raise _translated(error, "flush", self.path) from error
+            raise _flush_failed(error, self.path) from error
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
@@ -204,9 +206,12 @@ class RealDisk:
         temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
         try:
             self._write_new(temporary, data)
-        except StorageError:
+        except StorageError as error:
             with contextlib.suppress(StorageError):
                 self.remove(temporary)
+            if isinstance(error, FlushFailed) and isinstance(error.__cause__, OSError):
+                # Nobody had seen the new file, and the old one is as it was.
+                raise _translated(error.__cause__, "write", path) from error
             raise
         self.rename(temporary, path)
         self.flush_folder(path.parent)
@@ -225,6 +230,8 @@ class RealDisk:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 os.fsync(descriptor)
+            except OSError as error:
+                raise _flush_failed(error, path) from error
             finally:
                 os.close(descriptor)
 
@@ -258,3 +265,7 @@ def _translating(attempt: str, path: Path) -> Iterator[None]:
 def _translated(error: OSError, attempt: str, path: Path) -> StorageError:
     kind = DiskFull if error.errno in _FULL else StorageError
     return kind(f"cannot {attempt} {path}: {error.strerror}")
+
+
+def _flush_failed(error: OSError, path: Path) -> FlushFailed:
+    return FlushFailed(f"cannot flush {path}: {error.strerror}")

@@ -358,7 +358,7 @@ class Log(ReadableLog):
         """Make everything below `up_to` durable, oldest first; return the new recovery point.
 
         A failed flush is never tried again: the kernel may have dropped the pages it could not
-        write. The log dir goes offline and recovery decides what is left.
+        write. The log dir goes offline and stays so (FlushFailed).
         """
         if self._is_closed:
             return self.recovery_point

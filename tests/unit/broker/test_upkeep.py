@@ -4,8 +4,8 @@ import asyncio
 
 from tests.support.batches import idempotent_batch, plain_batch
 from tests.unit.broker.simulated_loop import in_virtual_time
-from tests.unit.broker.world import World, broker_world
-from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
+from tests.unit.broker.world import World, broker_world, process_killed
+from tidelog.base.errors import DiskFull, ErrorCode, FlushFailed, RequestRefused, StorageError
 
 HOUR_MS = 3_600_000
 
@@ -100,3 +100,46 @@ async def produce_and_wait(world: World, *, seconds: float) -> None:
 def checkpointed_high_watermark(world: World) -> int:
     path = world.log_dir.path / "replication-offset-checkpoint"
     return int(world.disk.read_file(path).split()[-1])
+
+
+@in_virtual_time
+async def test_a_directory_whose_flush_failed_stays_offline_until_a_restart() -> None:
+    """The kernel takes what it could not write for written; reading it back proves nothing."""
+    async with broker_world() as world:
+        world.create("t", config={"flush.messages": "1"})
+        await world.settle()
+        world.disk.arm("flush", "*.log", FlushFailed)
+        refused = world.produce("t", plain_batch(1))
+        await world.settle()
+        assert refused.code == ErrorCode.KAFKA_STORAGE_ERROR
+        world.disk.heal()
+        await world.upkeep.retry_offline()
+        assert not world.log_dir.is_online
+        process_killed(world)
+        async with broker_world(before=world) as restarted:
+            again = restarted.produce("t", plain_batch(1))
+            await restarted.settle()
+            assert again.code == ErrorCode.NONE
+
+
+@in_virtual_time
+async def test_a_flush_that_fails_on_a_disk_that_was_full_keeps_it_offline() -> None:
+    async with broker_world() as world:
+        world.create("t")
+        await world.settle()
+        world.log_dir.on_failure(DiskFull("no room"))
+        world.log_dir.on_failure(FlushFailed("and the flush that was under way"))
+        await world.upkeep.retry_offline()
+        assert not world.log_dir.is_online
+
+
+@in_virtual_time
+async def test_a_directory_that_was_full_comes_back() -> None:
+    async with broker_world() as world:
+        world.create("t")
+        await world.settle()
+        world.disk.arm("append", "*.log", DiskFull)
+        assert world.produce("t", plain_batch(1)).code == ErrorCode.KAFKA_STORAGE_ERROR
+        world.disk.heal()
+        await world.upkeep.retry_offline()
+        assert world.produce("t", plain_batch(1)).code == ErrorCode.NONE

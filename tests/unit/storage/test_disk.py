@@ -4,13 +4,13 @@ import errno
 import gc
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tidelog.base.errors import DiskFull, StorageError
+from tidelog.base.errors import DiskFull, FlushFailed, StorageError
 from tidelog.storage.disk import RealDisk
 
 OPEN_DESCRIPTORS = Path("/proc/self/fd")
@@ -156,3 +156,42 @@ def test_failed_replacement_leaves_the_old_file(tmp_path: Path) -> None:
         disk.replace_file(tmp_path / "a", b"x" * 10_001)
     assert disk.read_file(tmp_path / "a") == b"old"
     assert disk.list_folder(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("reason", [errno.EIO, errno.ENOSPC])
+def test_failed_flush_is_told_apart_from_a_failed_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    """Even of a full disk: what was written before may be gone (D3)."""
+    file = RealDisk().open(tmp_path / "a")
+    monkeypatch.setattr("tidelog.storage.disk._sync_data", failing(reason))
+    monkeypatch.setattr(os, "fsync", failing(reason))
+    with pytest.raises(FlushFailed, match=str(tmp_path / "a")):
+        file.flush()
+    with pytest.raises(FlushFailed, match=str(tmp_path)):
+        RealDisk().flush_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"), [(errno.EIO, StorageError), (errno.ENOSPC, DiskFull)]
+)
+def test_replacement_that_cannot_be_flushed_may_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int, expected: type[StorageError]
+) -> None:
+    path = tmp_path / "a"
+    RealDisk().replace_file(path, b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr("tidelog.storage.disk._sync_data", failing(reason))
+        with pytest.raises(StorageError) as failure:
+            RealDisk().replace_file(path, b"new")
+    assert type(failure.value) is expected
+    assert path.read_bytes() == b"old"
+    RealDisk().replace_file(path, b"new")
+    assert path.read_bytes() == b"new"
+
+
+def failing(reason: int) -> Callable[[int], None]:
+    def fail(_descriptor: int) -> None:
+        raise OSError(reason, os.strerror(reason))
+
+    return fail
