@@ -10,11 +10,14 @@ import pytest
 from tests.support.batches import plain_batch
 from tests.unit.broker.served import ServedWorld, served_world
 from tests.unit.broker.simulated_loop import in_virtual_time
+from tests.unit.broker.stepped_executor import URGENT
 from tests.unit.broker.world import broker_world
 from tidelog.base.errors import ErrorCode
 from tidelog.broker import partition_runner
 from tidelog.broker.fetch_reader import FetchReader
+from tidelog.broker.handlers import produce
 from tidelog.storage.log import Log
+from tidelog.wire.produce import encode_produce_response
 
 T0 = ("t", 0)
 LONG_MS = 60_000
@@ -68,6 +71,35 @@ async def test_a_parked_fetch_that_is_looked_at_again(is_woken_by_an_append: boo
                 await asyncio.sleep(1)
             await served.world.settle()
         assert client.transport.is_closed
+        await others_are_served(served)
+
+
+@in_virtual_time
+async def test_an_answer_to_a_batch_that_had_to_wait() -> None:
+    """Those who wait behind it are answered all the same."""
+    async with served_world() as served:
+        served.world.create("t", config=ONE_BATCH)
+        await served.world.settle()
+        served.world.produce("t", plain_batch(1))
+        served.world.executor.hold(URGENT)
+        clients = [served.client(), served.client()]
+        for client in clients:
+            client.produce(plain_batch(1))
+        calls: list[None] = []
+
+        def fail_first(*arguments: object, **named: object) -> object:
+            calls.append(None)
+            if len(calls) == 1:
+                raise Unforeseen
+            return encode_produce_response(*arguments, **named)  # type: ignore[arg-type]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(produce, "encode_produce_response", fail_first)
+            served.world.executor.release(URGENT)
+            await served.world.settle()
+        assert clients[0].transport.is_closed
+        (answer,) = clients[1].take()
+        assert answer.responses[0].partition_responses[0].base_offset == 2
         await others_are_served(served)
 
 

@@ -18,6 +18,7 @@ from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.fast_produce import Shortcut
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.produce_results import refused_partition
+from tidelog.broker.request_tasks import AtTheCostOf
 from tidelog.broker.waiters import ParkedProduce
 from tidelog.records.batch import CODEC_MASK, HEADER_SIZE_BYTES, TRANSACTIONAL_FLAG, Codec
 from tidelog.wire.api import RequestHeader, decode_request_header
@@ -165,9 +166,11 @@ class ProduceHandler:
         )
 
         def complete(settled: Sequence[PartitionProduceResult]) -> None:
-            answer = self._encode(connection, shape, header, list(settled))
-            if pending.is_wanted:
-                pending.complete([] if answer is None else [answer])
+            # Called in the middle of work for other clients, which goes on whatever happens here.
+            with AtTheCostOf(connection, header.api_key):
+                answer = self._encode(connection, shape, header, list(settled))
+                if pending.is_wanted:
+                    pending.complete([] if answer is None else [answer])
 
         waiting = ParkedProduce(
             results,
