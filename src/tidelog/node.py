@@ -67,12 +67,14 @@ logger = logging.getLogger(__name__)
 SESSION_PARTITIONS_MAX = 1_000_000
 GC_THRESHOLD = 20_000
 WARM_UP_DELAY_S = 1.0
+# The last one comes when the terminal is closed.
+ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # What connections leave to logs of the files that this process may open: an eighth, up to this.
 LOG_DESCRIPTORS_MAX = 1024
 
 
 def run(config: BrokerConfig) -> int:
-    """Serve until SIGTERM or SIGINT. Returns the exit code of the process."""
+    """Serve until SIGTERM, SIGINT or SIGHUP. Returns the exit code of the process."""
     logs.configure("INFO")
     for warning in config.warnings:
         logger.warning("setting has no effect", extra={"reason": warning})
@@ -97,13 +99,16 @@ class Node:
         """Start, say so, serve until a signal, stop."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(end_process)
-        for signal_number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(signal_number, self._stopping.set)
+        for ending in ENDINGS:
+            if signal.getsignal(ending) is not signal.SIG_IGN:  # As nohup leaves it.
+                loop.add_signal_handler(ending, self._stopping.set)
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self._run(loop, tasks)
         except* TidelogError as group:
             raise _first(group) from None
+        # The loop lets go of its handlers next, and whoever is told twice to stop has stopped.
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
         return 0
 
     async def _run(self, loop: asyncio.AbstractEventLoop, tasks: asyncio.TaskGroup) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -110,6 +111,21 @@ def test_a_damaged_record_costs_its_reader_and_nobody_else(tmp_path: Path) -> No
             assert codes == {"damaged": ErrorCode.CORRUPT_MESSAGE, "sound": ErrorCode.NONE}
             assert client.produce(sound, large_batch(Codec.NONE, FIRST_TIMESTAMP_MS)).code == 0
         assert "no record batch at position 0" in broker.log_text()
+
+
+def test_a_broker_whose_terminal_is_closed_stops_cleanly(tmp_path: Path) -> None:
+    """It died, and the next start had to check its logs; Kafka stops."""
+    with BrokerProcess(tmp_path) as broker:
+        assert broker.end(signal.SIGHUP) == 0
+        assert "node: stopped" in broker.log_text()
+
+
+def test_a_broker_told_to_stop_again_and_again_has_stopped_cleanly(tmp_path: Path) -> None:
+    """One signal too many, after all was done, and it had been killed."""
+    with BrokerProcess(tmp_path) as broker:
+        while broker.is_running:
+            os.kill(broker.pid, signal.SIGTERM)
+        assert broker.stop() == 0
 
 
 @pytest.mark.parametrize(

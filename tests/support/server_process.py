@@ -99,12 +99,12 @@ class ServerProcess:
 
     def stop(self) -> int:
         """Ask it to end with SIGTERM; return its exit code."""
-        return self._end(signal.SIGTERM)
+        return self.end(signal.SIGTERM)
 
     def kill(self) -> None:
         """End it with SIGKILL: no code of the server runs after this. Ended already is fine."""
         if self.is_running:
-            self._end(signal.SIGKILL)
+            self.end(signal.SIGKILL)
 
     def restart(self) -> None:
         self.stop()
@@ -131,7 +131,8 @@ class ServerProcess:
     def start_timeout_s(self) -> float:
         return 60.0
 
-    def _end(self, number: signal.Signals) -> int:
+    def end(self, number: signal.Signals) -> int:
+        """Send it `number`, which ends it; return its exit code."""
         assert self._process is not None, "not started"
         self._process.send_signal(number)
         try:
