@@ -63,7 +63,7 @@ class ReadByThread(NamedTuple):
 class Look:
     """What one look at the partitions found."""
 
-    __slots__ = ("cold", "max_bytes", "must_tell", "size_bytes", "topics")
+    __slots__ = ("cold", "is_full", "max_bytes", "must_tell", "size_bytes", "topics")
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -71,6 +71,8 @@ class Look:
         self.topics: TopicResults = []
         self.must_tell = False
         """There is an error, or something else that a client must hear without waiting."""
+        self.is_full = False
+        """There is more to read than one answer can hold."""
         self.cold: ColdRead | None = None
 
     def add(self, target: FetchTarget, result: FetchPartitionResult) -> None:
@@ -106,6 +108,7 @@ class FetchReader:
         is_session = isinstance(fetch, FetchSession)
         for target in fetch.candidates():
             if not fetch.is_full and look.size_bytes >= look.max_bytes > 0:
+                look.is_full = True
                 break  # They stay dirty and come first in the next answer.
             try:
                 runner = self.runner(target, request)
@@ -185,7 +188,8 @@ class FetchReader:
             and log.log_start_offset <= fetch_offset <= log.log_end_offset
         ):
             return _NOTHING_READ
-        max_bytes = max(0, min(wanted.max_bytes, look.max_bytes - look.size_bytes))
+        left_bytes = look.max_bytes - look.size_bytes
+        max_bytes = max(0, min(wanted.max_bytes, left_bytes))
         try:
             read = log.read_cached(
                 fetch_offset,
@@ -200,6 +204,8 @@ class FetchReader:
             if look.cold is None and look.size_bytes == 0:
                 look.cold = ColdRead(target, runner, end_offset, max_bytes)
             return _NOTHING_READ
+        if left_bytes < wanted.max_bytes and read.end_offset < end_offset:
+            look.is_full = True
         return DiskRead(read, aborted)
 
     def _tell_error(

@@ -137,9 +137,10 @@ class ReplicationConfig:
     )
     fetch_max_bytes: int = option(
         "fetch.max.bytes",
-        57_671_680,
+        4_194_304,
         ConfigType.INT,
-        "Most bytes of records in the answer to one fetch, whatever the client asks for.",
+        "Most bytes of records in the answer to one fetch, whatever the client asks for. Less than "
+        "Kafka's 57671680: a client works on one answer while the next one is on its way.",
         minimum=1024,
     )
     max_incremental_fetch_session_cache_slots: int = option(

@@ -5,10 +5,11 @@ and meet with the same changes. After every step their answers, their files and 
 be equal. That is the whole specification of `_fast_produce.pyx`.
 """
 
+import asyncio
 import resource
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from random import Random
 from uuid import UUID
@@ -24,8 +25,8 @@ from tests.support.batches import (
 from tests.support.kio_codec import Values, milliseconds
 from tests.unit.broker.served import Client, ServedWorld, served_world
 from tests.unit.broker.simulated_loop import in_virtual_time
-from tidelog.base.errors import DiskFull, ErrorCode, StorageError
-from tidelog.base.ids import TopicId
+from tidelog.base.errors import DiskFull, ErrorCode, RequestRefused, StorageError
+from tidelog.base.ids import NO_OFFSET, TopicId
 from tidelog.base.ports import Clock
 from tidelog.broker.connection import FastProduce
 from tidelog.broker.fast_produce import fast_produce, is_compiled, no_shortcut
@@ -347,8 +348,7 @@ async def happen(both: Twins, chance: Random) -> None:
             both.each(lambda served: served.world.configure("t", {}))
         case 3:
             passed_ms = chance.choice((1, 1_000, HOUR_MS, 8 * 24 * HOUR_MS))
-            for served in both.served:
-                served.world.clock.moment_ms += passed_ms
+            both.each(lambda served: served.world.clock.advance(passed_ms))
         case 4:
             both.each(lambda served: served.world.elect("t", 0))
         case 5:
@@ -357,12 +357,11 @@ async def happen(both: Twins, chance: Random) -> None:
             both.each(lambda served: served.world.disk.arm("append", name, error))
         case 6:
             both.each(lambda served: served.world.partitions.drop_leaderships())
+        case 7:
+            await both.settle()  # One of them would have more to delete.
+            await asyncio.gather(*map(delete_all, both.served))
         case _:
-            both.each(lambda served: served.world.partitions.resume_leaderships())
-            for served in both.served:
-                served.world.disk.heal()
-                if not served.world.log_dir.is_online:
-                    await served.world.reopen()
+            await asyncio.gather(*map(mend, both.served))
     await both.settle()
 
 
@@ -374,6 +373,20 @@ def file_size_limited(limit_bytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def mend(served: ServedWorld) -> None:
+    served.world.partitions.resume_leaderships()
+    served.world.disk.heal()
+    if not served.world.log_dir.is_online:
+        await served.world.reopen()
+
+
+async def delete_all(served: ServedWorld) -> None:
+    runner = served.world.partitions.replica("t", 0)
+    assert runner is not None
+    with suppress(RequestRefused):
+        await runner.delete_records(NO_OFFSET)
 
 
 def renew_closed(both: Twins) -> None:

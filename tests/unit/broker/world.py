@@ -60,6 +60,9 @@ class ManualClock:
     def __init__(self) -> None:
         self.moment_ms = NOW_MS
 
+    def advance(self, by_ms: int) -> None:
+        self.moment_ms += by_ms
+
     def now_ms(self) -> int:
         return self.moment_ms
 

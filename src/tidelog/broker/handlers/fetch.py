@@ -154,6 +154,7 @@ class _Attempt:
     def _is_enough(self, look: Look) -> bool:
         return (
             look.must_tell
+            or look.is_full  # More than that will not come by waiting.
             or look.size_bytes >= self._request.min_bytes
             or len(self._interest.fetch) == 0
         )

@@ -10,6 +10,7 @@ from tests.support.batches import NOW_MS, plain_batch
 from tests.unit.broker.served import (
     FETCH_VERSION,
     NEW_SESSION,
+    NO_SESSION,
     Client,
     FetchAnswer,
     Place,
@@ -46,6 +47,49 @@ async def opened_session(served: ServedWorld, client: Client, *places: Place) ->
 
 
 # -- waiting -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partition_count", [1, 3])
+@pytest.mark.parametrize("is_session", [True, False])
+@in_virtual_time
+async def test_a_full_answer_does_not_wait_for_more(partition_count: int, is_session: bool) -> None:
+    """`fetch.min.bytes` may be more than one answer can hold."""
+    async with served_world() as served:
+        served.world.create("t", partitions=partition_count)
+        await served.world.settle()
+        for _ in range(3):
+            for partition in range(partition_count):
+                served.world.produce("t", plain_batch(1), partition=partition)
+        size_bytes = len(plain_batch(1))
+        client = served.client()
+        client.fetch(
+            {("t", partition): 0 for partition in range(partition_count)},
+            session=NEW_SESSION if is_session else NO_SESSION,
+            max_wait_ms=LONG_MS,
+            min_bytes=100 * size_bytes,
+            max_bytes=2 * size_bytes + 1,
+        )
+        answer = client.fetched()
+        assert sum(len(one.records) for one in answer.partitions.values()) == 2 * size_bytes
+
+
+@in_virtual_time
+async def test_a_client_without_session_that_never_changes_its_request_gets_all_partitions() -> (
+    None
+):
+    async with served_world() as served:
+        served.world.create("t", partitions=3)
+        await served.world.settle()
+        places = [("t", partition) for partition in range(3)]
+        for place in places:
+            served.world.produce("t", plain_batch(1), partition=place[1])
+        client = served.client()
+        seen = set()
+        for _ in range(30):
+            client.fetch(dict.fromkeys(places, 0), max_bytes=1)
+            answer = client.fetched()
+            seen |= {place for place in places if answer.offsets(place)}
+        assert seen == set(places)
 
 
 @in_virtual_time
