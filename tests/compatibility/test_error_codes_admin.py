@@ -148,6 +148,26 @@ class TestDeleteTopics:
             assert _delete(client, *twice) == {ErrorCode.INVALID_REQUEST}
         assert client.topic(topic.name) == topic
 
+    def test_topic_given_by_name_and_by_id_is_answered_once(
+        self, client: RawClient, topic: Topic
+    ) -> None:
+        by_name, by_id = (topic.name, None), (None, topic.id)
+        once = [(topic.name, topic.id, ErrorCode.INVALID_REQUEST)]
+        assert _deleted(client, by_name, by_id) == once
+        assert _deleted(client, by_id, by_name) == once
+        id_twice = (None, topic.id, ErrorCode.INVALID_REQUEST)
+        assert _deleted(client, by_id, by_name, by_id) == sorted([*once, id_twice], key=str)
+        assert client.topic(topic.name) == topic
+
+    def test_name_given_twice_does_not_keep_the_id_from_being_deleted(
+        self, client: RawClient, topic: Topic
+    ) -> None:
+        by_name, by_id = (topic.name, None), (None, topic.id)
+        assert _deleted(client, by_name, by_id, by_name) == sorted(
+            [(topic.name, None, ErrorCode.INVALID_REQUEST), (topic.name, topic.id, ErrorCode.NONE)],
+            key=str,
+        )
+
     @pytest.mark.parametrize("version", range(1, 7))
     def test_every_version_deletes(self, client: RawClient, topic: Topic, version: int) -> None:
         assert _delete(client, (topic.name, None), version=version) == {ErrorCode.NONE}
@@ -439,6 +459,19 @@ def _delete(
     }
     answers = client.request(ApiKey.DELETE_TOPICS, version, values).responses
     return {int(answer.error_code) for answer in answers}
+
+
+def _deleted(
+    client: RawClient, *topics: tuple[str | None, uuid.UUID | None]
+) -> list[tuple[str | None, uuid.UUID | None, int]]:
+    """Names, ids and codes of the answers, sorted: Kafka shuffles them."""
+    values = {
+        "topics": [{"name": name, "topic_id": topic_id} for name, topic_id in topics],
+        "timeout": milliseconds(10_000),
+    }
+    responses = client.request(ApiKey.DELETE_TOPICS, 6, values).responses
+    answers = [(one.name, one.topic_id, int(one.error_code)) for one in responses]
+    return sorted(answers, key=str)
 
 
 def _grow(client: RawClient, *wanted: tuple[str, int, Sequence[Sequence[int]] | None]) -> list[int]:

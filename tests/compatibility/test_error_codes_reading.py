@@ -108,6 +108,16 @@ class TestFetch:
         fetched = _only(client.fetch(FetchFrom(topic=topic, leader_epoch=5)))
         assert _state(fetched) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1, -1)
 
+    def test_negative_epoch_is_no_claim(self, client: RawClient, topic: Topic) -> None:
+        """In a fetch. Elsewhere only -1 is none, and what is below it is of the past."""
+        for epoch in (-1, -2, -(2**31)):
+            fetched = _only(client.fetch(FetchFrom(topic=topic, leader_epoch=epoch)))
+            assert fetched.code == ErrorCode.NONE
+        code, _, _ = client.list_offsets(topic.name, -1, leader_epoch=-2)
+        assert code == ErrorCode.FENCED_LEADER_EPOCH
+        code, _, _ = _epoch_end(client, topic.name, current=-2, asked=0)
+        assert code == ErrorCode.FENCED_LEADER_EPOCH
+
     def test_epoch_of_the_past_is_fenced(self, start_broker: StartBroker, tmp_path: Path) -> None:
         """R7: whoever speaks of an earlier leader is told, whatever it asks."""
         broker = start_broker(tmp_path, {})

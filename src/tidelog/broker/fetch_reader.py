@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
-from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.base.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from tidelog.base.ports import BytesLike
 from tidelog.broker.fetch_interest import FetchInterest
 from tidelog.broker.memory import MemoryBound
@@ -128,7 +128,9 @@ class FetchReader:
                 raise RequestRefused(ErrorCode.UNKNOWN_TOPIC_ID)
         assert topic is not None
         wanted = target.wanted
-        runner = self._partitions.led(topic, wanted.partition, wanted.current_leader_epoch)
+        # As in Kafka, any negative epoch is no claim; other requests know only -1.
+        epoch = max(wanted.current_leader_epoch, NO_LEADER_EPOCH)
+        runner = self._partitions.led(topic, wanted.partition, epoch)
         if request.replica_id >= 0:
             # A follower that is not among the partition's replicas.
             raise RequestRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -238,6 +238,7 @@ class Client:
         max_bytes: int = MANY_BYTES,
         partition_max_bytes: int = MANY_BYTES,
         isolation_level: int = 0,
+        leader_epoch: int = -1,
     ) -> None:
         self.send(
             ApiKey.FETCH,
@@ -251,6 +252,7 @@ class Client:
                 max_bytes=max_bytes,
                 partition_max_bytes=partition_max_bytes,
                 isolation_level=isolation_level,
+                leader_epoch=leader_epoch,
             ),
         )
 
@@ -309,6 +311,7 @@ def fetch_values(
     max_bytes: int = MANY_BYTES,
     partition_max_bytes: int = MANY_BYTES,
     isolation_level: int = 0,
+    leader_epoch: int = -1,
 ) -> Values:
     return {
         "cluster_id": None,
@@ -325,7 +328,7 @@ def fetch_values(
                 "partitions": [
                     {
                         "partition": partition,
-                        "current_leader_epoch": -1,
+                        "current_leader_epoch": leader_epoch,
                         "fetch_offset": offset,
                         "last_fetched_epoch": -1,
                         "log_start_offset": -1,

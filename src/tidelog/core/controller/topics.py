@@ -27,6 +27,9 @@ from tidelog.core.controller.requests import (
 )
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
+_NAMED_BY_BOTH = RequestRefused(
+    ErrorCode.INVALID_REQUEST, "the topic is in the request by its name and by its id"
+)
 
 ValidateConfigs = Callable[[Settings], None]
 """Raises RequestRefused unless these settings of a topic are valid together."""
@@ -274,30 +277,48 @@ def _added_replicas(
 def delete_topics(
     image: ClusterImage, references: Sequence[TopicReference], *, delete_topic_enable: bool
 ) -> Decision[TopicOutcome]:
-    """Delete each topic that is there. A topic named by name and by id is named twice."""
+    """Delete each topic that is there.
+
+    A reference that is repeated is a mistake and answered once. So is a topic that is named by
+    name and by id; as in Kafka, the name gets the answer, with the id, and the id gets none.
+    """
     times = Counter(references)
-    by_topic = Counter(
-        topic.name for topic in (_find(image, each) for each in times) if topic is not None
-    )
+    by_id = {
+        topic.name
+        for reference in times
+        if reference.name is None and (topic := _find(image, reference)) is not None
+    }
+    by_name = {
+        reference.name
+        for reference, count in times.items()
+        if count == 1 and reference.topic_id is None
+    }
     decision: Decision[TopicOutcome] = Decision([], [])
-    for reference in times:
+    for reference, count in times.items():
         try:
-            _require_deletable(reference, times[reference], delete_topic_enable)
+            _require_deletable(reference, count, delete_topic_enable)
             topic = _referred(image, reference)
-            _require_once(topic.name, by_topic)
         except RequestRefused as refusal:
-            decision.outcomes.append(
-                TopicOutcome(
-                    name=reference.name,
-                    topic_id=reference.topic_id,
-                    error=refusal.code,
-                    message=refusal.message,
-                )
-            )
+            decision.outcomes.append(_not_deleted(reference, refusal))
+            continue
+        if reference.name is None and topic.name in by_name:
+            continue
+        if reference.name is not None and topic.name in by_id:
+            twice = TopicReference(name=topic.name, topic_id=topic.topic_id)
+            decision.outcomes.append(_not_deleted(twice, _NAMED_BY_BOTH))
             continue
         decision.changes.append(TopicDeleted(topic.name, topic.topic_id))
         decision.outcomes.append(TopicOutcome(name=topic.name, topic_id=topic.topic_id))
     return decision
+
+
+def _not_deleted(reference: TopicReference, refusal: RequestRefused) -> TopicOutcome:
+    return TopicOutcome(
+        name=reference.name,
+        topic_id=reference.topic_id,
+        error=refusal.code,
+        message=refusal.message,
+    )
 
 
 def _require_deletable(reference: TopicReference, times: int, delete_topic_enable: bool) -> None:

@@ -647,6 +647,28 @@ async def test_every_answer_of_many_pipelined_fetches_leaves_in_order() -> None:
         assert client.waiting == 0
 
 
+@pytest.mark.parametrize(
+    ("epoch", "code"),
+    [
+        (-(2**31), ErrorCode.NONE),
+        (-2, ErrorCode.NONE),
+        (-1, ErrorCode.NONE),
+        (0, ErrorCode.FENCED_LEADER_EPOCH),
+        (1, ErrorCode.NONE),
+        (2, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+@in_virtual_time
+async def test_a_negative_epoch_is_no_claim(epoch: int, code: ErrorCode) -> None:
+    """R7, KIP-320."""
+    async with served_world() as served:
+        await with_topics(served, "t")
+        served.world.elect("t")
+        client = served.client()
+        client.fetch({T0: 0}, max_wait_ms=0, leader_epoch=epoch)
+        assert client.fetched().partitions[T0].code == code
+
+
 # -- transactions --------------------------------------------------------------------------------
 
 READ_COMMITTED = 1

@@ -304,6 +304,36 @@ def test_a_topic_named_twice_is_not_deleted(references: list[TopicReference]) ->
     assert {each.error for each in decision.outcomes[:-1]} == {ErrorCode.INVALID_REQUEST}
 
 
+@pytest.mark.parametrize("id_count", [1, 2])
+def test_a_topic_named_by_name_and_by_id_is_answered_by_name(id_count: int) -> None:
+    by_id = TopicReference(topic_id=topic_id(1))
+    decision = delete(*[by_id] * id_count, TopicReference(name="exists"))
+    assert decision.changes == []
+    assert [(each.name, each.topic_id, each.error) for each in decision.outcomes] == [
+        *[(None, topic_id(1), ErrorCode.INVALID_REQUEST)] * (id_count - 1),
+        ("exists", topic_id(1), ErrorCode.INVALID_REQUEST),
+    ]
+
+
+def test_a_name_that_is_repeated_does_not_keep_the_id_from_being_deleted() -> None:
+    by_name = TopicReference(name="exists")
+    decision = delete(by_name, TopicReference(topic_id=topic_id(1)), by_name)
+    assert decision.changes == [TopicDeleted("exists", topic_id(1))]
+    assert codes(decision) == [
+        ("exists", ErrorCode.INVALID_REQUEST),
+        ("exists", ErrorCode.NONE),
+    ]
+
+
+def test_a_reference_by_both_does_not_keep_the_id_from_being_deleted() -> None:
+    both = TopicReference(name="exists", topic_id=topic_id(1))
+    decision = delete(both, TopicReference(topic_id=topic_id(1)))
+    assert codes(decision) == [
+        ("exists", ErrorCode.INVALID_REQUEST),
+        ("exists", ErrorCode.NONE),
+    ]
+
+
 def test_nothing_is_deleted_where_deletion_is_switched_off() -> None:
     decision = delete(TopicReference(name="exists"), TopicReference(name="absent"), enabled=False)
     assert decision.changes == []
