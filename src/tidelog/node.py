@@ -297,14 +297,16 @@ class Node:
             produce=ProduceHandler(partitions, self._clock, loop, fast_produce),
             direct={
                 ApiKey.FETCH: fetch,
-                ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, requests),
+                ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, requests, large),
                 ApiKey.METADATA: metadata,
-                ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(partitions),
+                ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(partitions, requests, large),
                 ApiKey.API_VERSIONS: ApiVersionsHandler(),
                 ApiKey.INIT_PRODUCER_ID: InitProducerIdHandler(
                     controller=controller, tasks=requests
                 ),
-                ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(partitions),
+                ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(
+                    partitions, requests, large
+                ),
             },
             load_cold=load_cold,
             tasks=requests,

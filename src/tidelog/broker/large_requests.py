@@ -3,14 +3,14 @@
 What takes a callback half a second takes a thread a little longer, but a thread gives way to the
 event loop every few milliseconds. So what grows with a request is done *aside*, on a thread, where
 there is much of it: reading it, deciding about it, writing the answer. Only pure work goes there:
-from immutable values to new ones.
+from immutable values to new ones. What has to look at partitions stays on the loop, in turns.
 
 Large requests are handled one at a time, in the order of their arrival. They wait as bytes, which
 are counted, and not decoded, which takes fifty times as much memory.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
@@ -20,6 +20,8 @@ from tidelog.broker.memory import MemoryBound
 # A few milliseconds of work: some hundreds of topics, or their names.
 LARGE_BYTES: Final = 8 * 1024
 LARGE_COUNT: Final = 256
+# At some tens of microseconds each, others wait for a millisecond or two.
+PARTS_PER_TURN: Final = 64
 
 T = TypeVar("T")
 
@@ -58,3 +60,11 @@ class LargeRequests:
                 yield
         finally:
             self._memory.release(size_bytes)
+
+
+async def in_turns(parts: Iterable[T]) -> AsyncIterator[T]:
+    """The parts of a request, which may be many, with a turn for everybody else in between."""
+    for number, part in enumerate(parts, start=1):
+        yield part
+        if number % PARTS_PER_TURN == 0:
+            await asyncio.sleep(0)

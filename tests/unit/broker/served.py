@@ -80,10 +80,12 @@ class ServedWorld:
         self.produce = ProduceHandler(partitions, world.clock, loop, shortcut)
         self.direct: dict[ApiKey, DirectHandler] = {
             ApiKey.FETCH: self.fetch,
-            ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, self.requests),
-            ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(partitions),
+            ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, self.requests, self.large),
+            ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(partitions, self.requests, self.large),
             ApiKey.API_VERSIONS: ApiVersionsHandler(),
-            ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(partitions),
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(
+                partitions, self.requests, self.large
+            ),
         }
         self.server = Server(
             limits=ServerLimits(

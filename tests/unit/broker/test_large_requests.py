@@ -3,7 +3,7 @@
 import asyncio
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +15,22 @@ from kio.static.primitive import i32
 from tests.support.kio_codec import example, milliseconds
 from tests.unit.broker.controlled_world import controlled_world
 from tests.unit.broker.controllers import Observer, running
-from tests.unit.broker.served import Client
+from tests.unit.broker.served import LIST_OFFSETS_VERSION, Client, served_world
 from tests.unit.broker.test_dispatch import with_cold_handler
 from tidelog.base.errors import ErrorCode
-from tidelog.broker.handlers import metadata
-from tidelog.broker.large_requests import LARGE_COUNT, Aside, LargeRequests
+from tidelog.broker.handlers import (
+    find_coordinator,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+)
+from tidelog.broker.large_requests import (
+    LARGE_COUNT,
+    PARTS_PER_TURN,
+    Aside,
+    LargeRequests,
+    in_turns,
+)
 from tidelog.broker.memory import MemoryBound
 from tidelog.coordination.memory import MemoryTree
 from tidelog.core.controller import topics
@@ -39,6 +50,22 @@ def thread_name() -> str:
 def test_only_what_is_large_is_done_on_a_thread(count: int, is_aside: bool) -> None:
     name = asyncio.run(Aside().run(thread_name, count=count))
     assert (name != thread_name()) == is_aside
+
+
+def test_a_long_answer_lets_others_have_their_turn() -> None:
+    async def scenario() -> None:
+        happened: list[object] = []
+
+        async def somebody_else() -> None:
+            happened.append("somebody else")
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(somebody_else())
+            happened.extend([part async for part in in_turns(range(3 * PARTS_PER_TURN))])
+        assert happened[0] == "somebody else"
+        assert happened[1:] == list(range(3 * PARTS_PER_TURN))
+
+    asyncio.run(scenario())
 
 
 def test_large_requests_take_turns_and_their_bytes_count_while_they_wait() -> None:
@@ -105,6 +132,15 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - a thread is at work, and there is no event
             await asyncio.sleep(0.001)
+
+
+async def taken(client: Client) -> list[Any]:
+    answers: list[Any] = []
+    async with asyncio.timeout(PATIENCE_S):
+        while not answers:
+            await asyncio.sleep(0.001)
+            answers = client.take()
+    return answers
 
 
 def test_a_large_request_is_read_while_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,11 +240,84 @@ def test_metadata_of_many_topics_is_written_while_others_are_served(
                 },
             )
             await interlude.serve(controlled.served.client())
-            answers: list[Any] = []
-            async with asyncio.timeout(PATIENCE_S):
-                while not answers:
-                    await asyncio.sleep(0.001)
-                    answers = client.take()
-            assert len(answers[0].topics) == 2_100
+            (answer,) = await taken(client)
+            assert len(answer.topics) == 2_100
 
     asyncio.run(scenario())
+
+
+MANY = range(2_000)
+LOOK_UPS = {
+    "ListOffsets": (
+        ApiKey.LIST_OFFSETS,
+        LIST_OFFSETS_VERSION,
+        {
+            "replica_id": -1,
+            "isolation_level": 0,
+            "topics": [
+                {
+                    "name": "t",
+                    "partitions": [
+                        {"partition_index": number, "current_leader_epoch": -1, "timestamp": -1}
+                        for number in MANY
+                    ],
+                }
+            ],
+        },
+        list_offsets,
+        "decode_list_offsets",
+    ),
+    "OffsetForLeaderEpoch": (
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        4,
+        {
+            "replica_id": -1,
+            "topics": [
+                {
+                    "topic": "t",
+                    "partitions": [
+                        {"partition": number, "current_leader_epoch": -1, "leader_epoch": 0}
+                        for number in MANY
+                    ],
+                }
+            ],
+        },
+        offset_for_leader_epoch,
+        "decode_offset_for_leader_epoch",
+    ),
+    "FindCoordinator": (
+        ApiKey.FIND_COORDINATOR,
+        4,
+        {"key_type": 0, "coordinator_keys": tuple(f"group-{number}" for number in MANY)},
+        find_coordinator,
+        "decode_find_coordinator",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOOK_UPS)
+def test_many_things_are_looked_up_while_others_are_served(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    api_key, version, values, module, decode = LOOK_UPS[name]
+
+    async def scenario() -> None:
+        async with served_world() as served:
+            served.world.create("t")
+            await until(lambda: len(served.world.partitions))
+            interlude = Interlude(getattr(module, decode))
+            monkeypatch.setattr(module, decode, interlude)
+            client = served.client()
+            client.send(api_key, version, values)
+            await interlude.serve(served.client())
+            (answer,) = await taken(client)
+            assert len(_parts(answer)) == len(MANY)
+
+    asyncio.run(scenario())
+
+
+def _parts(answer: Any) -> Sequence[Any]:
+    parts: Sequence[Any] = (
+        answer.topics[0].partitions if hasattr(answer, "topics") else answer.coordinators
+    )
+    return parts

@@ -1,10 +1,10 @@
 """What the answers of the administrative APIs have in common: nothing is throttled, error codes are
-the message library's, a client's time-out is kept, and nobody waits for a long answer to be made.
+the message library's, and a client's time-out is kept.
 """
 
 import asyncio
 import datetime
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode as MessageErrorCode
@@ -13,8 +13,6 @@ from kio.static.primitive import i32Timedelta
 from tidelog.base.errors import ErrorCode
 
 NO_THROTTLE: Final = i32Timedelta.parse(datetime.timedelta(0))
-# At some tens of microseconds each, others wait for a millisecond or two.
-PARTS_PER_TURN: Final = 64
 
 T = TypeVar("T")
 
@@ -39,11 +37,3 @@ async def within(
             return await work()
     except TimeoutError:
         return otherwise()
-
-
-async def in_turns(parts: Iterable[T]) -> AsyncIterator[T]:
-    """The parts of a request, which may be many, with a turn for everybody else in between."""
-    for number, part in enumerate(parts, start=1):
-        yield part
-        if number % PARTS_PER_TURN == 0:
-            await asyncio.sleep(0)

@@ -24,7 +24,8 @@ from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import BrokerId
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.dispatch import RequestContext
-from tidelog.broker.handlers.answering import NO_THROTTLE, in_turns, message_error, within
+from tidelog.broker.handlers.answering import NO_THROTTLE, message_error, within
+from tidelog.broker.large_requests import in_turns
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.describe import DescribedConfig, describe_topic
 from tidelog.core.controller.image import Settings

@@ -21,8 +21,9 @@ from kio.static.primitive import i32, i64
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import Offset
 from tidelog.broker.dispatch import RequestContext
-from tidelog.broker.handlers.answering import NO_THROTTLE, in_turns, message_error
+from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
 from tidelog.broker.handlers.metadata import INTERNAL_TOPICS
+from tidelog.broker.large_requests import in_turns
 from tidelog.config.topic import TopicConfig
 
 NO_LOW_WATERMARK: Final = Offset(-1)

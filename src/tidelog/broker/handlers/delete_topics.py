@@ -14,7 +14,8 @@ from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import TopicId
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.dispatch import RequestContext
-from tidelog.broker.handlers.answering import NO_THROTTLE, in_turns, message_error, within
+from tidelog.broker.handlers.answering import NO_THROTTLE, message_error, within
+from tidelog.broker.large_requests import in_turns
 from tidelog.core.controller.requests import TopicOutcome, TopicReference
 
 _FIRST_THAT_KNOWS_DELETION_DISABLED = 3

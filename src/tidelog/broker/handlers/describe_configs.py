@@ -27,7 +27,8 @@ from kio.static.primitive import i8
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.broker.dispatch import RequestContext
-from tidelog.broker.handlers.answering import NO_THROTTLE, in_turns, message_error
+from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
+from tidelog.broker.large_requests import in_turns
 from tidelog.broker.partitions import Partitions
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.describe import (

@@ -26,7 +26,8 @@ from kio.static.primitive import i32, i64
 from tidelog.base.errors import ErrorCode, StorageError
 from tidelog.base.ids import TopicPartition
 from tidelog.broker.dispatch import RequestContext
-from tidelog.broker.handlers.answering import NO_THROTTLE, in_turns, message_error
+from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
+from tidelog.broker.large_requests import in_turns
 
 UNKNOWN_BYTES: Final = -1
 

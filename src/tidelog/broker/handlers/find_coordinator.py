@@ -5,11 +5,15 @@ that a broker stores LZ4, and silently sends uncompressed batches without it.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import NO_BROKER
+from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.large_requests import LARGE_BYTES, LargeRequests
 from tidelog.broker.partitions import Partitions
+from tidelog.broker.request_tasks import RequestTasks
 from tidelog.core.controller.image import Endpoint
 from tidelog.wire.api import RequestHeader
 from tidelog.wire.find_coordinator import (
@@ -28,8 +32,28 @@ class FindCoordinatorHandler:
     """Answers from the cluster image."""
 
     partitions: Partitions
+    tasks: RequestTasks
+    large: LargeRequests
 
     def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
+        if len(frame) <= LARGE_BYTES:
+            return self._answer(connection, frame, header)
+        pending = PendingAnswer(connection, exclusive=True)
+        work = self._answer_large(connection, pending, bytes(frame), header)
+        self.tasks.start(connection, header.api_key, work)
+        return pending
+
+    async def _answer_large(
+        self, connection: Connection, pending: PendingAnswer, frame: bytes, header: RequestHeader
+    ) -> None:
+        async with self.large.turn(len(frame)):
+            answer = await self.large.aside.run(
+                partial(self._answer, connection, memoryview(frame), header), count=len(frame)
+            )
+        if pending.is_wanted:
+            pending.complete([answer])
+
+    def _answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> bytes:
         request = decode_find_coordinator(frame, header.body_position, header.api_version)
         first_version = _KEY_TYPES.get(request.key_type)
         if first_version is None or header.api_version < first_version:

@@ -18,7 +18,8 @@ from kio.static.primitive import i8
 
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.dispatch import RequestContext
-from tidelog.broker.handlers.answering import NO_THROTTLE, in_turns, message_error
+from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
+from tidelog.broker.large_requests import in_turns
 from tidelog.core.controller.requests import (
     ConfigAlteration,
     ConfigOutcome,

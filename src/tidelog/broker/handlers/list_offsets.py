@@ -7,12 +7,14 @@ ends at or beyond the high watermark (or the last stable offset) found nothing.
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 
 from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP, Offset
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.fetch_reader import READ_COMMITTED
+from tidelog.broker.large_requests import LARGE_BYTES, LargeRequests, in_turns
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.request_tasks import RequestTasks
@@ -39,8 +41,14 @@ class ListOffsetsHandler:
 
     partitions: Partitions
     tasks: RequestTasks
+    large: LargeRequests
 
     def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
+        if len(frame) > LARGE_BYTES:
+            pending = PendingAnswer(connection, exclusive=True)
+            work = self._answer_large(pending, bytes(frame), header)
+            self.tasks.start(connection, header.api_key, work)
+            return pending
         request = decode_list_offsets(frame, header.body_position, header.api_version)
         repeated = _repeated(request)
         if any(_is_search(query) for _, queries in request.topics for query in queries):
@@ -62,6 +70,16 @@ class ListOffsetsHandler:
             ],
         )
 
+    async def _answer_large(
+        self, pending: PendingAnswer, frame: bytes, header: RequestHeader
+    ) -> None:
+        async with self.large.turn(len(frame)):
+            request, repeated = await self.large.aside.run(
+                partial(_decode_large, frame, header), count=len(frame)
+            )
+        # Not in our turn any more: searches may take long, and then wait for the disk.
+        await self._search_then_answer(pending, request, header, repeated)
+
     async def _search_then_answer(
         self,
         pending: PendingAnswer,
@@ -70,16 +88,20 @@ class ListOffsetsHandler:
         repeated: Repeated,
     ) -> None:
         topics = []
-        for topic, queries in request.topics:
+        async for topic, queries in in_turns(request.topics):
             results = []
-            for query in queries:
+            async for query in in_turns(queries):
                 if _is_search(query):
                     results.append(await self._search(topic, query, request, header, repeated))
                 else:
                     results.append(self._at_once(topic, query, request, header, repeated))
             topics.append((topic, results))
+        answer = await self.large.aside.run(
+            partial(self._encode, header, topics),
+            count=sum(len(results) for _topic, results in topics),
+        )
         if pending.is_wanted:
-            pending.complete([self._encode(header, topics)])
+            pending.complete([answer])
 
     def _at_once(
         self,
@@ -122,6 +144,11 @@ class ListOffsetsHandler:
         return encode_list_offsets_response(
             header.api_version, header.correlation_id, topics, throttle_ms=0
         )
+
+
+def _decode_large(frame: bytes, header: RequestHeader) -> tuple[ListOffsetsRequest, Repeated]:
+    request = decode_list_offsets(memoryview(frame), header.body_position, header.api_version)
+    return request, _repeated(request)
 
 
 def _is_search(query: ListOffsetsPartition) -> bool:

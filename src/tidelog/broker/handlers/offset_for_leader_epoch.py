@@ -3,11 +3,15 @@ and ours have parted (R7, KIP-320).
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 from tidelog.base.errors import RequestRefused
 from tidelog.base.ids import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch
+from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.large_requests import LARGE_BYTES, LargeRequests, in_turns
 from tidelog.broker.partitions import Partitions
+from tidelog.broker.request_tasks import RequestTasks
 from tidelog.wire.api import RequestHeader
 from tidelog.wire.offset_for_leader_epoch import (
     EpochAnswer,
@@ -22,18 +26,44 @@ class OffsetForLeaderEpochHandler:
     """One query's failure is that query's answer; it never fails its neighbours."""
 
     partitions: Partitions
+    tasks: RequestTasks
+    large: LargeRequests
 
-    def answer(self, _connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
+    def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
+        if len(frame) > LARGE_BYTES:
+            pending = PendingAnswer(connection, exclusive=True)
+            work = self._answer_large(pending, bytes(frame), header)
+            self.tasks.start(connection, header.api_key, work)
+            return pending
         request = decode_offset_for_leader_epoch(frame, header.body_position, header.api_version)
-        return encode_offset_for_leader_epoch_response(
-            header.api_version,
-            header.correlation_id,
+        return _encode(
+            header,
             [
                 (topic, [self._answer(topic, query) for query in queries])
                 for topic, queries in request.topics
             ],
-            throttle_ms=0,
         )
+
+    async def _answer_large(
+        self, pending: PendingAnswer, frame: bytes, header: RequestHeader
+    ) -> None:
+        async with self.large.turn(len(frame)):
+            request = await self.large.aside.run(
+                partial(
+                    decode_offset_for_leader_epoch,
+                    memoryview(frame),
+                    header.body_position,
+                    header.api_version,
+                ),
+                count=len(frame),
+            )
+            topics = [
+                (topic, [self._answer(topic, query) async for query in in_turns(queries)])
+                async for topic, queries in in_turns(request.topics)
+            ]
+            answer = await self.large.aside.run(partial(_encode, header, topics), count=len(frame))
+        if pending.is_wanted:
+            pending.complete([answer])
 
     def _answer(self, topic: str, query: EpochQuery) -> EpochAnswer:
         try:
@@ -46,3 +76,9 @@ class OffsetForLeaderEpochHandler:
             return EpochAnswer(0, query.partition, epoch, runner.log.log_end_offset)
         end = runner.epochs.end_offset_for(epoch, log_end_offset=runner.log.log_end_offset)
         return EpochAnswer(0, query.partition, end.leader_epoch, end.end_offset)
+
+
+def _encode(header: RequestHeader, topics: list[tuple[str, list[EpochAnswer]]]) -> bytes:
+    return encode_offset_for_leader_epoch_response(
+        header.api_version, header.correlation_id, topics, throttle_ms=0
+    )

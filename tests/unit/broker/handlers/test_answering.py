@@ -6,13 +6,7 @@ from datetime import timedelta
 import pytest
 
 from tidelog.base.errors import ErrorCode
-from tidelog.broker.handlers.answering import (
-    NO_THROTTLE,
-    PARTS_PER_TURN,
-    in_turns,
-    message_error,
-    within,
-)
+from tidelog.broker.handlers.answering import NO_THROTTLE, message_error, within
 
 A_MINUTE = timedelta(minutes=1)
 A_MOMENT = timedelta(milliseconds=1)
@@ -43,22 +37,6 @@ def test_work_that_is_done_in_time_counts() -> None:
 
 def test_work_that_takes_too_long_is_left_alone() -> None:
     assert asyncio.run(within(A_MOMENT, _forever, otherwise=lambda: "late")) == "late"
-
-
-def test_a_long_answer_lets_others_have_their_turn() -> None:
-    async def scenario() -> None:
-        happened: list[object] = []
-
-        async def somebody_else() -> None:
-            happened.append("somebody else")
-
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(somebody_else())
-            happened.extend([part async for part in in_turns(range(3 * PARTS_PER_TURN))])
-        assert happened[0] == "somebody else"
-        assert happened[1:] == list(range(3 * PARTS_PER_TURN))
-
-    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("allowed", [timedelta(0), -A_MOMENT])
