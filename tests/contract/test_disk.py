@@ -106,6 +106,15 @@ def test_absent_file_is_created_only_by_open(disk: Disk, tmp_path: Path) -> None
     assert disk.size_bytes(path) == 0
 
 
+def test_a_folder_is_told_from_a_file(disk: Disk, tmp_path: Path) -> None:
+    disk.make_folder(tmp_path / "folder")
+    disk.open(tmp_path / "file").close()
+    assert disk.is_folder(tmp_path / "folder")
+    assert not disk.is_folder(tmp_path / "file")
+    assert not disk.is_folder(tmp_path / "file" / "below")
+    assert not disk.is_folder(tmp_path / "absent")
+
+
 @pytest.mark.parametrize("question", ["size_bytes", "modified_ms", "read_file", "list_folder"])
 def test_asking_about_an_absent_path_names_it(disk: Disk, tmp_path: Path, question: str) -> None:
     path = tmp_path / "absent"

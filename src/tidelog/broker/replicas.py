@@ -20,13 +20,19 @@ The image moves on while a thread works, and topics of the same name may come an
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from tidelog.base.errors import StorageError
 from tidelog.base.ids import BrokerId, Offset, TopicPartition
 from tidelog.base.ports import Clock
-from tidelog.broker.adoption import ADOPTED_SETTINGS, Found, found_topics, open_found
+from tidelog.broker.adoption import (
+    ADOPTED_SETTINGS,
+    Found,
+    found_topics,
+    in_two_places,
+    open_found,
+)
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.memory import MemoryBound
@@ -254,10 +260,13 @@ class Replicas:
     async def open_all(self) -> None:
         """At start: open what is here and should be, create what should be and is not.
 
-        Folders that nothing in the image asks for are left alone and named in the log.
+        Folders that nothing in the image asks for are left alone and named in the log. Raises
+        ConfigError if two directories have the same partition.
         """
         folders = {log_dir: set(await log_dir.partitions()) for log_dir in self._log_dirs}
-        await self._create_missing(await self._open_found(self._missing(), folders))
+        wanted = self._missing()
+        await _require_one_place_each(wanted, folders)
+        await self._create_missing(await self._open_found(wanted, folders))
         for log_dir, strays in folders.items():
             for topic_partition in strays - log_dir.runners.keys():
                 logger.warning(
@@ -557,3 +566,24 @@ class Replicas:
 
 def _is_deletion(change: Change) -> bool:
     return isinstance(change, TopicDeleted)
+
+
+async def _require_one_place_each(
+    wanted: Sequence[WantedReplica], folders: Mapping[LogDirRunner, Collection[TopicPartition]]
+) -> None:
+    for one in wanted:
+        holders = [log_dir for log_dir, found in folders.items() if one.topic_partition in found]
+        if len(holders) > 1:
+            own = [log_dir for log_dir in holders if await _is_of_topic(log_dir, one)]
+            if len(own) > 1:
+                raise in_two_places(one.topic_partition, *own)
+
+
+async def _is_of_topic(log_dir: LogDirRunner, one: WantedReplica) -> bool:
+    """Whether the folder there states the topic id of this one, and not of another topic."""
+    assert log_dir.log_dir is not None
+    try:
+        found = await log_dir.executor.urgent(log_dir.log_dir.topic_id, one.topic_partition)
+    except StorageError:
+        return False  # Whoever opens it says what is wrong.
+    return found == one.topic_id

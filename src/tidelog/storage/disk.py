@@ -170,6 +170,10 @@ class RealDisk:
         with _translating("look for", path):
             return path.exists()
 
+    def is_folder(self, path: Path) -> bool:
+        with _translating("look for", path):
+            return path.is_dir()
+
     def size_bytes(self, path: Path) -> int:
         with _translating("stat", path):
             return path.stat().st_size

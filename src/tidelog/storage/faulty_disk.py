@@ -67,6 +67,10 @@ class FaultyDisk:
         self.attempt("exists", path)
         return self._disk.exists(path)
 
+    def is_folder(self, path: Path) -> bool:
+        self.attempt("is_folder", path)
+        return self._disk.is_folder(path)
+
     def size_bytes(self, path: Path) -> int:
         self.attempt("size_bytes", path)
         return self._disk.size_bytes(path)

@@ -110,6 +110,13 @@ class LogDir:
     def has_folder(self, topic_partition: TopicPartition) -> bool:
         return self._disk.exists(self.path / str(topic_partition))
 
+    def holds_log(self, topic_partition: TopicPartition) -> bool:
+        """Whether there is a segment in the folder of that name, if it is one."""
+        folder = self.path / str(topic_partition)
+        if not self._disk.is_folder(folder):
+            return False
+        return bool(layout.sort_folder(self._disk.list_folder(folder)).offsets(layout.LOG))
+
     def topic_id(self, topic_partition: TopicPartition) -> TopicId | None:
         """What `partition.metadata` says; None if there is none. Nonsense is a StorageError."""
         return read_topic_id(

@@ -159,6 +159,9 @@ class MemoryDisk:
     def exists(self, path: Path) -> bool:
         return self._find(path) is not None
 
+    def is_folder(self, path: Path) -> bool:
+        return isinstance(self._find(path), _Folder)
+
     def size_bytes(self, path: Path) -> int:
         return len(self._contents(path).data)
 

@@ -11,7 +11,7 @@ from tests.support.batches import plain_batch
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.stepped_executor import BACKGROUND, URGENT
 from tests.unit.broker.world import World, broker_world, process_killed, topic_partition
-from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
+from tidelog.base.errors import ConfigError, ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import Offset, TopicId
 
 BOTH = (URGENT, BACKGROUND)
@@ -206,6 +206,24 @@ async def test_a_partition_is_opened_in_the_directory_that_has_it() -> None:
             assert restarted.stored_offsets("t") == [0, 1, 2]
             assert all(log_dir.is_online for log_dir in restarted.log_dirs)
             assert topic_partition("t") in restarted.log_dirs[here].runners
+
+
+@in_virtual_time
+async def test_a_partition_that_two_directories_have_stops_the_broker() -> None:
+    """One of the two was served, perhaps the one that somebody had copied long ago."""
+    async with broker_world(dir_count=2) as world:
+        world.create("t")
+        await world.settle()
+        here = 0 if world.log_dirs[0].runners else 1
+        copy = world.log_dirs[1 - here].path / "t-0"
+        world.disk.make_folder(copy)
+        metadata = world.disk.read_file(world.log_dirs[here].path / "t-0" / "partition.metadata")
+        world.disk.replace_file(copy / "partition.metadata", metadata)
+        process_killed(world)
+        with pytest.raises(ExceptionGroup) as caught:
+            async with broker_world(dir_count=2, before=world):
+                pass
+        assert caught.group_contains(ConfigError, match="/logs-0/t-0 and /logs-1/t-0 are the same")
 
 
 @in_virtual_time
