@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from tests.support.batches import large_batch
+from tests.support.batches import large_batch, payload_of, with_payload
 from tests.support.broker_process import BrokerProcess
 from tests.support.clients import (
     FIRST_TIMESTAMP_MS,
@@ -23,7 +23,7 @@ from tests.support.clients import (
     read_partition,
     send,
 )
-from tests.support.command_line import tidelog
+from tests.support.command_line import objects, tidelog
 from tests.support.raw_client import FetchFrom, RawClient
 from tidelog.base.clock import SystemClock
 from tidelog.base.errors import ConfigError, ErrorCode
@@ -31,6 +31,7 @@ from tidelog.broker.memory import MemoryBound
 from tidelog.broker.server import Server, ServerLimits
 from tidelog.config.listeners import Listener
 from tidelog.records.batch import Codec
+from tidelog.records.record import Record, encode_plain_batch
 
 SMALLEST_SEGMENT = {"segment.bytes": "1048576"}
 # Of a record batch: behind its offset, length and leader epoch.
@@ -126,6 +127,19 @@ def test_a_broker_told_to_stop_again_and_again_has_stopped_cleanly(tmp_path: Pat
         while broker.is_running:
             os.kill(broker.pid, signal.SIGTERM)
         assert broker.stop() == 0
+
+
+def test_a_header_whose_name_is_no_text_does_not_stop_consume(broker: BrokerProcess) -> None:
+    """It was a traceback, and nothing behind that record could be printed."""
+    create_topic(broker.bootstrap, "named", partition_count=1, config={})
+    with RawClient(broker.port) as client:
+        record = Record(0, FIRST_TIMESTAMP_MS, None, b"value", (("name", b"1"),))
+        batch = encode_plain_batch([record], Codec.NONE)
+        renamed = with_payload(batch, payload_of(batch).replace(b"name", b"n\xffme"))
+        assert client.produce(client.topic("named"), renamed).code == ErrorCode.NONE
+    done = tidelog("consume", "named", "--json", "--bootstrap", broker.bootstrap)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert [record["headers"] for record in objects(done.stdout)] == [None]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@
 
 Keys and values are bytes and JSON is text. Bytes that are not UTF-8 are written as base64, and a
 field next to them says so: `"value": "/w==", "value_encoding": "base64"`. A header has `encoding`.
-Reading what was written gives the same bytes.
+Reading what was written gives the same bytes. `headers` is null where they cannot be read.
 """
 
 import base64
@@ -41,7 +41,8 @@ def record_to_json(record: FetchedRecord) -> str:
     }
     _put(fields, "key", "key_encoding", record.key)
     _put(fields, "value", "value_encoding", record.value)
-    fields["headers"] = [_header(name, value) for name, value in record.headers]
+    headers = record.headers
+    fields["headers"] = None if headers is None else [_header(*header) for header in headers]
     return _encode(fields)
 
 

@@ -47,14 +47,18 @@ class OffsetRange:
 
 
 class FetchedRecord(NamedTuple):
-    """A record as it came out of the log. Without a timestamp it was written without one."""
+    """A record as it came out of the log. Without a timestamp it was written without one.
+
+    `headers` is None if one of them has a name that is not UTF-8: librdkafka's wrapper hands out
+    none of them then.
+    """
 
     partition: int
     offset: int
     timestamp_ms: int | None
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
+    headers: tuple[tuple[str, bytes | None], ...] | None
 
 
 class RangeReader:
@@ -189,13 +193,20 @@ class RangeReader:
 
 def _record(message: Message, partition: int, offset: int) -> FetchedRecord:
     timestamp_type, timestamp_ms = message.timestamp()
-    # Typed for sending, where a dict and text are fine too; a fetched record has only this.
-    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
     return FetchedRecord(
         partition,
         offset,
         None if timestamp_type == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
         message.key(),
         message.value(),
-        tuple(headers),
+        _headers(message),
     )
+
+
+def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...] | None:
+    try:
+        found = message.headers()
+    except (SystemError, UnicodeDecodeError):
+        return None
+    # Typed for sending, where a dict and text are fine too; a fetched record has only this.
+    return tuple(cast("list[tuple[str, bytes | None]]", found or []))

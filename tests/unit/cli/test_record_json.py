@@ -93,6 +93,12 @@ def test_line_that_is_no_record_is_refused_by_place(line: bytes) -> None:
         record_from_json(line, "line 4 of x")
 
 
+def test_headers_that_cannot_be_read_are_null() -> None:
+    line = record_to_json(fetched()._replace(headers=None))
+    assert json.loads(line)["headers"] is None
+    assert record_from_json(line.encode(), "here").headers == ()
+
+
 def test_value_alone_is_a_record() -> None:
     record = record_from_json(b'{"value": null}', "here")
     assert record == (None, None, (), None)
