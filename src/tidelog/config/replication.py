@@ -137,7 +137,7 @@ class ReplicationConfig:
     )
     fetch_max_bytes: int = option(
         "fetch.max.bytes",
-        4_194_304,
+        2_097_152,
         ConfigType.INT,
         "Most bytes of records in the answer to one fetch, whatever the client asks for. Less than "
         "Kafka's 57671680: a client works on one answer while the next one is on its way.",
