@@ -9,7 +9,7 @@ import sys
 from benchmarks.clients import drop_topic, run_latency, running_bulk
 from benchmarks.harness import Bench, Turn, run_script
 from benchmarks.load import BulkTask, Latencies, LatencyTask
-from benchmarks.results import Metric, Target
+from benchmarks.results import Metric, Target, figure_text
 from benchmarks.subjects import FLOOR, KAFKA, TIDELOG, Subject
 from tests.support.clients import create_topic
 
@@ -33,12 +33,22 @@ def measure(bench: Bench) -> None:
             result = _latencies(bench, subjects[turn.name], acks)
             turn.record(p50, result.p50_ms)
             turn.record(p99, result.p99_ms)
+        _remark_on_floor(bench, p50)
+        _remark_on_floor(bench, p99)
     p50 = bench.metric(Metric("beside a bulk producer, acks=all, p50", "ms"))
     p99 = bench.metric(Metric("beside a bulk producer, acks=all, p99", "ms", (HALF_OF_KAFKA,)))
     for turn in bench.turns("beside a bulk producer", list(subjects)):
         result = _beside_bulk(bench, turn, subjects[turn.name])
         turn.record(p50, result.p50_ms)
         turn.record(p99, result.p99_ms)
+
+
+def _remark_on_floor(bench: Bench, metric: Metric) -> None:
+    """Most of such a trip is the client and the waking of cores: how much is left to a server?"""
+    floor, kafka = metric.median(FLOOR), metric.median(KAFKA)
+    if floor and kafka:
+        share = figure_text(floor / kafka)
+        bench.remarks.append(f"{metric.name}: the floor takes {share} of what kafka takes")
 
 
 def _latencies(bench: Bench, subject: Subject, acks: str) -> Latencies:

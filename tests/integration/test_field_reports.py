@@ -19,6 +19,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.clients import (
     FIRST_TIMESTAMP_MS,
     create_topic,
+    delete_records,
     numbered_records,
     read_partition,
     send,
@@ -29,6 +30,8 @@ from tidelog.base.clock import SystemClock
 from tidelog.base.errors import ConfigError, ErrorCode
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.server import Server, ServerLimits
+from tidelog.client.errors import ClientError
+from tidelog.client.reader import OffsetRange, RangeReader
 from tidelog.config.listeners import Listener
 from tidelog.records.batch import Codec
 from tidelog.records.record import Record, encode_plain_batch
@@ -223,3 +226,45 @@ def _server() -> Server:
         answer_memory=memory,
         dispatch=lambda _connection, _frame: None,
     )
+
+
+def test_a_reader_goes_on_after_records_that_were_removed(broker: BrokerProcess) -> None:
+    """Retention is no reason to end; what could not be read is said."""
+    create_topic(broker.bootstrap, "shrinks", partition_count=1, config={})
+    records = numbered_records(10, value_size_bytes=10, seed="shrinks")
+    send(broker.bootstrap, "shrinks", records, partition=0, settings={})
+    delete_records(broker.bootstrap, "shrinks", 0, 6)
+    skipped = []
+    with RangeReader(
+        broker.bootstrap,
+        "shrinks",
+        {0: OffsetRange(start_offset=2, end_offset=9)},
+        is_following=False,
+        expected_records=None,
+        on_skipped=lambda partition, removed: skipped.append((partition, removed)),
+    ) as reader:
+        assert read_all(reader) == [6, 7, 8]
+    assert skipped == [(0, OffsetRange(start_offset=2, end_offset=6))]
+
+
+def test_a_reader_that_is_past_the_end_says_so(broker: BrokerProcess) -> None:
+    create_topic(broker.bootstrap, "short", partition_count=1, config={})
+    with (
+        RangeReader(
+            broker.bootstrap,
+            "short",
+            {0: OffsetRange(start_offset=7, end_offset=None)},
+            is_following=True,
+            expected_records=None,
+            on_skipped=lambda _partition, removed: pytest.fail(f"{removed} is not there"),
+        ) as reader,
+        pytest.raises(ClientError, match="out of range"),
+    ):
+        read_all(reader)
+
+
+def read_all(reader: RangeReader) -> list[int]:
+    offsets: list[int] = []
+    while not reader.is_done:
+        offsets += [record.offset for record in reader.read(timeout_s=5)]
+    return offsets

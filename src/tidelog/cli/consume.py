@@ -89,7 +89,12 @@ def run(
     ranges = _ranges(bootstrap, topic, partitions, start=start, end=end, is_following=follow)
     render = _renderer(as_json=as_json, key_separator=key_separator)
     with RangeReader(
-        bootstrap, topic, ranges, is_following=follow, expected_records=max_
+        bootstrap,
+        topic,
+        ranges,
+        is_following=follow,
+        expected_records=max_,
+        on_skipped=_say_skipped,
     ) as reader:
         try:
             _print_records(reader, render, sys.stdout.buffer, max_, is_following=follow)
@@ -173,6 +178,15 @@ def _print_records(
         if is_following:
             output.flush()
     output.flush()
+
+
+def _say_skipped(partition: int, removed: OffsetRange) -> None:
+    assert removed.end_offset is not None
+    complain(
+        f"offsets {removed.start_offset} to {removed.end_offset - 1} of partition {partition} "
+        "were removed before they could be read",
+        command="tidelog consume",
+    )
 
 
 def _require_reader_of(output: BinaryIO) -> None:

@@ -12,10 +12,13 @@ never registered anywhere.
 A range is done when an offset at or past its last one was seen, or when the partition has nothing
 more. The second matters: the last offsets of a log may belong to control records, which are
 never handed out. A reader that follows waits for an end that has not been written yet.
+
+Retention may remove records before they are read. The reader goes on with what is left, and
+tells `on_skipped` what it could not hand out.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, NamedTuple, Self, cast
@@ -72,12 +75,18 @@ class RangeReader:
         *,
         is_following: bool,
         expected_records: int | None,
+        on_skipped: Callable[[int, OffsetRange], None],
     ) -> None:
-        """`expected_records` keeps a short read from fetching far more than it hands out."""
+        """`expected_records` keeps a short read from fetching far more than it hands out.
+
+        `on_skipped` gets partition and offsets of what was removed before it could be read.
+        """
         self._bootstrap = bootstrap
         self._topic = topic
         self._ranges = {p: wanted for p, wanted in ranges.items() if not wanted.is_empty}
+        self._next_offsets = {p: wanted.start_offset for p, wanted in self._ranges.items()}
         self._is_following = is_following
+        self._on_skipped = on_skipped
         self._unreachable_since: float | None = None
         is_short = expected_records is not None and expected_records <= _SHORT_READ_RECORDS
         with translated(bootstrap):
@@ -153,6 +162,7 @@ class RangeReader:
         wanted = self._ranges.get(partition)
         if wanted is None:
             return None  # Fetched ahead of what was asked for.
+        self._next_offsets[partition] = offset + 1
         if wanted.end_offset is not None and offset >= wanted.end_offset - 1:
             self._finish(partition)
             if offset >= wanted.end_offset:
@@ -165,6 +175,9 @@ class RangeReader:
         if partition is None or partition < 0:
             # About the group, whose coordinator librdkafka looks for although nothing needs it.
             return
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            self._skip_removed(error, partition)
+            return
         if error.code() != KafkaError._PARTITION_EOF:
             raise failure(error, self._bootstrap)
         wanted = self._ranges.get(partition)
@@ -172,6 +185,22 @@ class RangeReader:
             return
         if not self._is_following or (offset is not None and offset >= wanted.end_offset):
             self._finish(partition)
+
+    def _skip_removed(self, error: KafkaError, partition: int) -> None:
+        """Go on where the log now starts; it is another error if that is not behind us."""
+        if partition not in self._ranges:
+            return
+        place = TopicPartition(self._topic, partition)
+        with translated(self._bootstrap):
+            log_start, _end = self._consumer.get_watermark_offsets(place, UNREACHABLE_AFTER_S)
+            next_offset = self._next_offsets[partition]
+            if log_start <= next_offset:
+                raise failure(error, self._bootstrap)
+            # Nothing is read of it any more, so there is nothing to seek in.
+            self._consumer.incremental_unassign([place])
+            self._consumer.incremental_assign([TopicPartition(self._topic, partition, log_start)])
+        self._on_skipped(partition, OffsetRange(start_offset=next_offset, end_offset=log_start))
+        self._next_offsets[partition] = log_start
 
     def _finish(self, partition: int) -> None:
         del self._ranges[partition]
