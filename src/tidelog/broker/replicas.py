@@ -266,7 +266,13 @@ class Replicas:
         folders = {log_dir: set(await log_dir.partitions()) for log_dir in self._log_dirs}
         wanted = self._missing()
         await _require_one_place_each(wanted, folders)
-        await self._create_missing(await self._open_found(wanted, folders))
+        missing = await self._open_found(wanted, folders)
+        if missing:  # New since the last stop, or somebody has removed them.
+            logger.warning(
+                "partitions without a folder start empty",
+                extra={"partitions": len(missing), "first": missing[0].topic_partition},
+            )
+        await self._create_missing(missing)
         for log_dir, strays in folders.items():
             for topic_partition in strays - log_dir.runners.keys():
                 logger.warning(

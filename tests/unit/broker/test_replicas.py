@@ -188,6 +188,25 @@ async def test_a_deletion_lost_in_a_crash_does_not_block_its_topic_name() -> Non
 
 
 @in_virtual_time
+async def test_a_partition_whose_folder_is_gone_starts_empty_and_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with broker_world() as world:
+        for name in ("kept", "lost"):
+            world.create(name)
+        await world.settle()
+        for name in ("kept", "lost"):
+            world.produce(name, plain_batch(2))
+        await world.stop()
+        world.disk.remove_folder(world.log_dir.path / "lost-0")
+        async with broker_world(before=world) as restarted:
+            assert restarted.stored_offsets("kept") == [0, 1]
+            assert restarted.stored_offsets("lost") == []
+    [warning] = [one for one in caplog.records if "start empty" in one.message]
+    assert (warning.partitions, str(warning.first)) == (1, "lost-0")  # type: ignore[attr-defined]
+
+
+@in_virtual_time
 async def test_a_partition_is_opened_in_the_directory_that_has_it() -> None:
     """Another directory has a folder of that name, of a topic that was deleted long ago."""
     async with broker_world(dir_count=2) as world:
