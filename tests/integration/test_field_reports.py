@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from confluent_kafka import KafkaException
 
 from tests.support.batches import large_batch, payload_of, with_payload
 from tests.support.broker_process import BrokerProcess
@@ -268,3 +269,16 @@ def read_all(reader: RangeReader) -> list[int]:
     while not reader.is_done:
         offsets += [record.offset for record in reader.read(timeout_s=5)]
     return offsets
+
+
+def test_topics_are_not_created_in_a_database_that_was_removed(broker: BrokerProcess) -> None:
+    """They were acknowledged, and gone after the next start."""
+    create_topic(broker.bootstrap, "before", partition_count=1, config={})
+    [database] = broker.folder.rglob("coordination.sqlite")
+    database.rename(database.with_name("elsewhere.sqlite"))
+    with pytest.raises(KafkaException, match="removed or replaced"):
+        create_topic(broker.bootstrap, "lost", partition_count=1, config={})
+    [record] = numbered_records(1, value_size_bytes=10, seed="removed")
+    send(broker.bootstrap, "before", [record], partition=0, settings={})
+    database.with_name("elsewhere.sqlite").rename(database)
+    create_topic(broker.bootstrap, "after", partition_count=1, config={})

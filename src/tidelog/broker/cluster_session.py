@@ -43,17 +43,22 @@ async def join(
     broker: BrokerImage,
     *,
     new_cluster_id: str,
+    joined_cluster_id: str | None,
     registration_timeout_ms: int,
     now_ms: Callable[[], int],
 ) -> ClusterSession:
     """Begin a session and register `broker`.
 
     `new_cluster_id` is used if the cluster has no id yet. Raises ConfigError if a broker with the
-    same id still lives after `registration_timeout_ms`.
+    same id still lives after `registration_timeout_ms`, and StorageError if this is not the
+    `joined_cluster_id` to which this broker has belonged: in an empty tree all its topics would
+    look deleted.
     """
     coordinator = await connect()
     try:
         tree = ClusterTree(coordinator)
+        if joined_cluster_id is not None:
+            await tree.require(joined_cluster_id)
         cluster_id = await tree.prepare(new_cluster_id)
         async with asyncio.timeout(registration_timeout_ms / 1_000):
             await _register(coordinator, tree, broker, now_ms)

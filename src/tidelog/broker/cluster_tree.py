@@ -105,6 +105,17 @@ class ClusterTree:
 
     # -- claims ----------------------------------------------------------------------------------
 
+    async def require(self, cluster_id: str) -> None:
+        """StorageError unless this is the tree of that cluster."""
+        node = await self._coordinator.get(nodes.CLUSTER_ID)
+        found = None if node is None else nodes.decode_cluster_id(node.value)
+        if found != cluster_id:
+            raise StorageError(
+                f"the coordinator has forgotten cluster {cluster_id}"
+                if found is None
+                else f"the coordinator has cluster {found} in the place of {cluster_id}"
+            )
+
     async def prepare(self, cluster_id: str) -> str:
         """Make the nodes that every cluster has; return the cluster's id.
 

@@ -391,6 +391,7 @@ class ControllerRunner:
             self._me,
             new_cluster_id=coordination.tidelog_cluster_id
             or nodes.encode_uuid(new_id(self._random)),
+            joined_cluster_id=self._image.cluster_id or None,
             registration_timeout_ms=coordination.broker_session_timeout_ms,
             now_ms=self._clock.now_ms,
         )

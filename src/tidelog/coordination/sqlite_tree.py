@@ -79,6 +79,7 @@ class SqliteTree:
         )
         self._write_id = 0
         self._data_version = -1
+        self._identity: tuple[int, int] | None = None
 
     def close(self) -> None:
         self._connection.close()
@@ -87,9 +88,14 @@ class SqliteTree:
         """Set what SQLite keeps per connection, and the journal mode, which it keeps per file."""
         self._execute("PRAGMA journal_mode = WAL")
         self._execute("PRAGMA synchronous = FULL")
+        self._identity = _identity(self._path)
 
     def begin(self) -> None:
         self._execute("BEGIN IMMEDIATE")
+        if self._identity is not None and self._identity != _identity(self._path):
+            # SQLite would go on writing to a file that nobody will ever find again.
+            self.roll_back()
+            raise sqlite3.DatabaseError("the file was removed or replaced")
         (version,) = self._row("PRAGMA user_version", ())
         if version == 0:
             for statement in _SCHEMA:
@@ -283,6 +289,14 @@ class _Application:
         self._parents_changed.add(parent)
         self._created.discard(path)
         self._fertile.discard(path)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _key(path: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from random import Random
 from tidelog.base.errors import SessionLost
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.config.broker import BrokerConfig
-from tidelog.coordination.memory import MemoryTree
+from tidelog.coordination.memory import MemoryCoordinator, MemoryTree
 from tidelog.coordination.port import Coordinator, CoordinatorUnavailable, Operation
 from tidelog.core.controller.changes import Change
 from tidelog.core.controller.image import ClusterImage, Endpoint
@@ -59,6 +59,17 @@ class FlakyTree(MemoryTree):
         if self.forgetting:
             self.forgetting -= 1
             raise CoordinatorUnavailable("the answer was lost")
+
+
+class MovableTree(MemoryTree):
+    """A tree in whose place another one can be found by sessions that begin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moved_to: MemoryTree | None = None
+
+    def connect(self) -> MemoryCoordinator:
+        return super().connect() if self.moved_to is None else self.moved_to.connect()
 
 
 class Observer:

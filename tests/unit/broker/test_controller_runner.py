@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.unit.broker.controllers import FlakyTree, Observer, controller, running
+from tests.unit.broker.controllers import (
+    FlakyTree,
+    MovableTree,
+    Observer,
+    controller,
+    running,
+)
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tidelog.base.errors import ConfigError, ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import NO_BROKER, BrokerId, ControllerEpoch
@@ -522,6 +528,27 @@ async def test_a_lost_session_is_announced_although_the_coordinator_does_not_ans
         tree.refusing = 0
         await asyncio.sleep(2 * RETRY_BACKOFF_S)
         assert runner.is_controller
+
+
+@in_virtual_time
+async def test_a_coordinator_that_has_forgotten_the_cluster_deletes_nothing() -> None:
+    """Its file was removed, and a session that begins anew finds an empty one."""
+    tree, empty = MovableTree(), MemoryTree()
+    async with running(tree) as runner:
+        await create(runner, "t")
+        observer = Observer(runner.image)
+        runner.subscribe(observer)
+        tree.moved_to = empty
+        tree.expire(first_session(tree))
+        await asyncio.sleep(3 * RETRY_BACKOFF_S)
+        assert not runner.is_controller
+        assert "t" in runner.image.topics
+        assert not any(isinstance(change, TopicDeleted) for change in observer.changes)
+        assert empty.get("/cluster") is None
+        tree.moved_to = None  # Somebody puts it back.
+        await asyncio.sleep(2 * RETRY_BACKOFF_S)
+        assert runner.is_controller
+        assert "t" in runner.image.topics
 
 
 @in_virtual_time

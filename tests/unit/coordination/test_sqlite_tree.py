@@ -1,9 +1,11 @@
 """The tree in SQLite and the tree in memory are the same tree."""
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -125,3 +127,26 @@ def test_the_end_of_a_session_takes_its_ephemeral_nodes_along() -> None:
         assert tree.children_fingerprint("/a") != before
         assert not tree.has_session(SESSION)
         assert tree.sessions() == []
+
+
+@pytest.mark.parametrize("replacement", [None, b""])
+def test_nothing_is_written_to_a_file_that_was_removed(
+    tmp_path: Path, replacement: bytes | None
+) -> None:
+    """It would be gone with the process, although it was acknowledged."""
+    path = tmp_path / "coordination.db"
+    tree = SqliteTree(path)
+    try:
+        tree.configure()
+        tree.begin()
+        tree.commit()
+        path.rename(tmp_path / "elsewhere.db")
+        if replacement is not None:
+            path.write_bytes(replacement)
+        with pytest.raises(sqlite3.DatabaseError, match="removed or replaced"):
+            tree.begin()
+        (tmp_path / "elsewhere.db").rename(path)
+        tree.begin()
+        tree.commit()
+    finally:
+        tree.close()
