@@ -72,7 +72,8 @@ class Look:
         self.must_tell = False
         """There is an error, or something else that a client must hear without waiting."""
         self.is_full = False
-        """There is more to read than one answer can hold."""
+        """There is more to read that this answer has no room for or would have to go to the disk
+        for: it gets no better by waiting."""
         self.cold: ColdRead | None = None
 
     def add(self, target: FetchTarget, result: FetchPartitionResult) -> None:
@@ -166,9 +167,11 @@ class FetchReader:
         ):
             if isinstance(read_by_thread.found, RequestRefused):
                 raise read_by_thread.found
-            (data, _), aborted = read_by_thread.found
+            cold, (read, aborted) = read_by_thread.cold, read_by_thread.found
+            look.is_full |= _has_no_room(read, target, cold.end_offset, cold.max_bytes)
         else:
-            (data, _), aborted = self._read(look, target, runner, end_offset)
+            read, aborted = self._read(look, target, runner, end_offset)
+        data = read.data
         if len(data) == 0 and target.wanted.fetch_offset < end_offset:
             # The answer is full, or the bytes are on disk. Either way there is more to read.
             belongs = interest.fetch.note_left_out(target, offsets)
@@ -190,8 +193,7 @@ class FetchReader:
             and log.log_start_offset <= fetch_offset <= log.log_end_offset
         ):
             return _NOTHING_READ
-        left_bytes = look.max_bytes - look.size_bytes
-        max_bytes = max(0, min(wanted.max_bytes, left_bytes))
+        max_bytes = max(0, min(wanted.max_bytes, look.max_bytes - look.size_bytes))
         try:
             read = log.read_cached(
                 fetch_offset,
@@ -205,9 +207,9 @@ class FetchReader:
         if read is None or aborted is None:
             if look.cold is None and look.size_bytes == 0:
                 look.cold = ColdRead(target, runner, end_offset, max_bytes)
-            return _NOTHING_READ
-        if left_bytes < wanted.max_bytes and read.end_offset < end_offset:
             look.is_full = True
+            return _NOTHING_READ
+        look.is_full |= _has_no_room(read, target, end_offset, max_bytes)
         return DiskRead(read, aborted)
 
     def _tell_error(
@@ -218,6 +220,11 @@ class FetchReader:
         look.must_tell = True
         result = _result(target, _UNKNOWN_OFFSETS, None, None, b"")
         look.add(target, result._replace(error_code=code))
+
+
+def _has_no_room(read: LogRead, target: FetchTarget, end_offset: Offset, max_bytes: int) -> bool:
+    """Whether the answer, which had room for `max_bytes`, lacks it for the rest of a partition."""
+    return max_bytes < target.wanted.max_bytes and read.end_offset < end_offset
 
 
 def _aborted_in(log: Log, read: LogRead | None, fetch_offset: Offset) -> tuple[Aborted, ...] | None:

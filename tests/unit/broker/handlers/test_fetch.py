@@ -49,10 +49,13 @@ async def opened_session(served: ServedWorld, client: Client, *places: Place) ->
 # -- waiting -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("is_cold", [False, True])
 @pytest.mark.parametrize("partition_count", [1, 3])
 @pytest.mark.parametrize("is_session", [True, False])
 @in_virtual_time
-async def test_a_full_answer_does_not_wait_for_more(partition_count: int, is_session: bool) -> None:
+async def test_a_full_answer_does_not_wait_for_more(
+    partition_count: int, is_session: bool, is_cold: bool
+) -> None:
     """`fetch.min.bytes` may be more than one answer can hold."""
     async with served_world() as served:
         served.world.create("t", partitions=partition_count)
@@ -60,6 +63,7 @@ async def test_a_full_answer_does_not_wait_for_more(partition_count: int, is_ses
         for _ in range(3):
             for partition in range(partition_count):
                 served.world.produce("t", plain_batch(1), partition=partition)
+        served.world.disk.is_cold = is_cold
         size_bytes = len(plain_batch(1))
         client = served.client()
         client.fetch(
@@ -69,8 +73,25 @@ async def test_a_full_answer_does_not_wait_for_more(partition_count: int, is_ses
             min_bytes=100 * size_bytes,
             max_bytes=2 * size_bytes + 1,
         )
+        if is_cold:
+            await served.world.settle()
         answer = client.fetched()
         assert sum(len(one.records) for one in answer.partitions.values()) == 2 * size_bytes
+
+
+@in_virtual_time
+async def test_what_lies_on_the_disk_does_not_come_by_waiting() -> None:
+    """A thread reads one partition for each answer."""
+    async with served_world() as served:
+        await with_topics(served, "t", "u")
+        for topic in ("t", "u"):
+            served.world.produce(topic, plain_batch(1))
+        served.world.disk.is_cold = True
+        client = served.client()
+        client.fetch({T0: 0, U0: 0}, max_wait_ms=LONG_MS, min_bytes=1_000)
+        await served.world.settle()
+        answer = client.fetched()
+        assert sorted([answer.offsets(T0), answer.offsets(U0)]) == [[], [0]]
 
 
 @in_virtual_time
