@@ -316,6 +316,28 @@ def test_many_things_are_looked_up_while_others_are_served(
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("name", LOOK_UPS)
+def test_nothing_is_looked_up_for_a_client_that_hung_up_in_the_queue(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    api_key, version, values, module, decode = LOOK_UPS[name]
+    decoded: list[object] = []
+
+    async def scenario() -> None:
+        async with served_world() as served:
+            monkeypatch.setattr(module, decode, lambda *arguments: decoded.append(arguments))
+            client = served.client()
+            memory = served.world.request_memory
+            async with served.large.turn(1):
+                client.send(api_key, version, values)
+                await until(lambda: memory.held_bytes > 1)
+                client.disconnect()
+            await until(lambda: memory.held_bytes == 0)
+
+    asyncio.run(scenario())
+    assert decoded == []
+
+
 def _parts(answer: Any) -> Sequence[Any]:
     parts: Sequence[Any] = (
         answer.topics[0].partitions if hasattr(answer, "topics") else answer.coordinators

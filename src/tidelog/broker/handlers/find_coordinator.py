@@ -47,6 +47,8 @@ class FindCoordinatorHandler:
         self, connection: Connection, pending: PendingAnswer, frame: bytes, header: RequestHeader
     ) -> None:
         async with self.large.turn(len(frame)):
+            if not pending.is_wanted:
+                return
             answer = await self.large.aside.run(
                 partial(self._answer, connection, memoryview(frame), header), count=len(frame)
             )

@@ -74,6 +74,8 @@ class ListOffsetsHandler:
         self, pending: PendingAnswer, frame: bytes, header: RequestHeader
     ) -> None:
         async with self.large.turn(len(frame)):
+            if not pending.is_wanted:
+                return
             request, repeated = await self.large.aside.run(
                 partial(_decode_large, frame, header), count=len(frame)
             )
@@ -91,6 +93,8 @@ class ListOffsetsHandler:
         async for topic, queries in in_turns(request.topics):
             results = []
             async for query in in_turns(queries):
+                if not pending.is_wanted:
+                    return
                 if _is_search(query):
                     results.append(await self._search(topic, query, request, header, repeated))
                 else:

@@ -48,6 +48,8 @@ class OffsetForLeaderEpochHandler:
         self, pending: PendingAnswer, frame: bytes, header: RequestHeader
     ) -> None:
         async with self.large.turn(len(frame)):
+            if not pending.is_wanted:
+                return
             request = await self.large.aside.run(
                 partial(
                     decode_offset_for_leader_epoch,

@@ -135,6 +135,34 @@ async def test_a_client_may_hang_up_during_a_search() -> None:
 
 
 @in_virtual_time
+async def test_nothing_is_searched_for_a_client_that_has_hung_up() -> None:
+    """Rolls and cold reads of everybody else would wait behind a hundred thousand searches."""
+    async with served_world() as served:
+        served.world.create("t", partitions=2)
+        await served.world.settle()
+        client = served.client()
+        served.world.executor.hold(URGENT)
+        searches = [
+            {"partition_index": partition, "current_leader_epoch": -1, "timestamp": NOW_MS}
+            for partition in range(2)
+        ]
+        client.send(
+            ApiKey.LIST_OFFSETS,
+            LIST_OFFSETS_VERSION,
+            {
+                "replica_id": -1,
+                "isolation_level": 0,
+                "topics": [{"name": "t", "partitions": searches}],
+            },
+        )
+        await served.world.settle()
+        client.disconnect()
+        served.world.executor.step(URGENT)
+        await served.world.settle()
+        assert served.world.executor.waiting(URGENT) == 0
+
+
+@in_virtual_time
 async def test_something_unforeseen_in_a_search_costs_its_connection_only() -> None:
     async with served_world() as served:
         await with_records(served)
