@@ -36,11 +36,18 @@ class CompileHook(BuildHookInterface):  # type: ignore[type-arg]
             print(f"tidelog goes without its compiled part: {error}", file=sys.stderr)  # noqa: T201
             return
         if version == "editable":
-            shutil.copy(compiled, source.parent / compiled.name)
+            put_in_place(compiled, source.parent)
             return
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
         build_data["force_include"][str(compiled)] = f"tidelog/broker/{compiled.name}"
+
+
+def put_in_place(compiled: Path, folder: Path) -> None:
+    """Copy `compiled` to `folder`, as a new file: a broker may be running what was there before."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".compiled-") as beside:
+        copy = shutil.copy(compiled, beside)
+        Path(copy).replace(folder / compiled.name)
 
 
 def _compile(source: Path, folder: Path) -> Path:
