@@ -371,7 +371,7 @@ cdef bint _is_sound(Batch *batch, limits, int64_t now_ms) except -1:
         return False  # There is a flag, or a codec that nobody knows.
     if batch.last_offset_delta < 0:
         return False
-    if <int64_t>read_number(start + 57, 4) != <int64_t>batch.last_offset_delta + 1:
+    if <int64_t><int32_t>read_number(start + 57, 4) != <int64_t>batch.last_offset_delta + 1:
         return False
     if batch.producer_id >= 0 and (start[51] | start[53]) & 0x80:
         return False  # A negative epoch or sequence.
