@@ -86,14 +86,14 @@ class Look:
 class FetchReader:
     """Looks at partitions for fetches. Remembers nothing between two looks."""
 
-    __slots__ = ("_answer_memory", "_fetch_max_bytes", "_partitions")
+    __slots__ = ("_answer_memory", "_partitions", "fetch_max_bytes")
 
     def __init__(
         self, *, partitions: Partitions, answer_memory: MemoryBound, fetch_max_bytes: int
     ) -> None:
         self._partitions = partitions
         self._answer_memory = answer_memory
-        self._fetch_max_bytes = fetch_max_bytes
+        self.fetch_max_bytes = fetch_max_bytes
 
     def look(
         self,
@@ -103,7 +103,7 @@ class FetchReader:
     ) -> Look:
         """Look at every partition that may have news, up to the size of an answer."""
         look = Look(
-            min(request.max_bytes, self._fetch_max_bytes, self._answer_memory.available_bytes)
+            min(request.max_bytes, self.fetch_max_bytes, self._answer_memory.available_bytes)
         )
         fetch = interest.fetch
         is_session = isinstance(fetch, FetchSession)

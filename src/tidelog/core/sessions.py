@@ -37,7 +37,6 @@ that ends.
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from random import Random
 from typing import NamedTuple, Protocol
 
 from tidelog.base.errors import ErrorCode
@@ -97,26 +96,24 @@ class FetchTarget:
 
 
 class SessionlessFetch:
-    """A request that names all it wants and is remembered by nobody.
-
-    If there is more than one answer can hold, those looked at first get their share. Some clients
-    always name their partitions in the same order, so every look starts at another one (`first`).
-    """
+    """A request that names all it wants and is remembered by nobody."""
 
     __slots__ = ("_targets",)
 
     session_id = NO_SESSION_ID
     is_full = True
 
-    def __init__(self, topics: Iterable[TopicFetch], *, first: float) -> None:
-        """`first` is the share of the partitions that go behind the others."""
-        targets = [
+    def __init__(self, topics: Iterable[TopicFetch]) -> None:
+        self._targets = [
             FetchTarget(topic, topic_id, wanted)
             for topic, topic_id, partitions in topics
             for wanted in partitions
         ]
-        split = int(first * len(targets))
-        self._targets = targets[split:] + targets[:split] if split else targets
+
+    def start_at(self, share: float) -> None:
+        """Look at the first `share` of the partitions after the others."""
+        split = int(share * len(self._targets))
+        self._targets = self._targets[split:] + self._targets[:split]
 
     def __len__(self) -> int:
         return len(self._targets)
@@ -328,7 +325,6 @@ class FetchSessionCache:
         "_partitions_max",
         "_sessions",
         "_slots_max",
-        "_turns",
     )
 
     def __init__(self, *, slots_max: int, partitions_max: int, chance: Chance) -> None:
@@ -336,7 +332,6 @@ class FetchSessionCache:
         self._slots_max = slots_max
         self._partitions_max = partitions_max
         self._chance = chance
-        self._turns = Random(0)  # Nobody gains by guessing these.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
         self._evictable_by_privileged: list[Rank] = []
         self._evictable_by_all: list[Rank] = []
@@ -364,7 +359,7 @@ class FetchSessionCache:
         if session_epoch in (OPENING_EPOCH, CLOSING_EPOCH):
             ended = self.close(session_id)
             if session_epoch == CLOSING_EPOCH:
-                return Opened(self._sessionless(topics), (), (), ended)
+                return Opened(SessionlessFetch(topics), (), (), ended)
             return self._open_new(topics, ended, uses_topic_ids, privileged, now_ms)
         session = self._sessions.get(session_id)
         if session is None:
@@ -374,9 +369,6 @@ class FetchSessionCache:
         if uses_topic_ids != session.uses_topic_ids:
             return Refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, ())
         return self._continue(session, topics, forgotten, now_ms)
-
-    def _sessionless(self, topics: Sequence[TopicFetch]) -> SessionlessFetch:
-        return SessionlessFetch(topics, first=self._turns.random())
 
     def close(self, session_id: int) -> Sequence[FetchSession]:
         """Forget a session, if there is one of this id."""
@@ -401,7 +393,7 @@ class FetchSessionCache:
             len(self._sessions) >= self._slots_max
             or self._partition_count + size > self._partitions_max
         ):
-            return Opened(self._sessionless(topics), (), (), ended)
+            return Opened(SessionlessFetch(topics), (), (), ended)
         session = FetchSession(
             self._unused_id(), privileged=privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms
         )
@@ -421,7 +413,7 @@ class FetchSessionCache:
             return Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, self.close(session.session_id))
         added, removed = session.apply(topics, forgotten)
         if len(session) == 0:  # I2
-            return Opened(self._sessionless(topics), (), removed, self.close(session.session_id))
+            return Opened(SessionlessFetch(topics), (), removed, self.close(session.session_id))
         session.epoch = next_epoch(session.epoch)
         self._touch(session, now_ms)
         return Opened(session, added, removed, ())

@@ -437,7 +437,7 @@ def test_session_that_forgets_everything_ends() -> None:
 
 
 def test_sessionless_fetch_tells_everything_every_time() -> None:
-    fetch = SessionlessFetch(topics(0, 1), first=0.0)
+    fetch = SessionlessFetch(topics(0, 1))
     assert fetch.is_full
     assert partitions(fetch.targets()) == [0, 1]
     fetch.on_news(fetch.targets()[0])
@@ -448,22 +448,14 @@ def test_sessionless_fetch_tells_everything_every_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "order"),
+    ("share", "order"),
     [(0.0, [0, 1, 2]), (0.32, [0, 1, 2]), (0.34, [1, 2, 0]), (0.99, [2, 0, 1])],
 )
-def test_sessionless_fetch_starts_where_it_is_told(first: float, order: list[int]) -> None:
-    fetch = SessionlessFetch(topics(0, 1, 2), first=first)
+def test_sessionless_fetch_starts_where_it_is_told(share: float, order: list[int]) -> None:
+    fetch = SessionlessFetch(topics(0, 1, 2))
+    fetch.start_at(share)
     assert partitions(fetch.candidates()) == order
     assert partitions(fetch.targets()) == order
-
-
-def test_every_partition_has_its_turn_without_a_session() -> None:
-    cache = cache_of(slots_max=0)
-    firsts = set()
-    for _ in range(50):
-        fetch = opened(open_fetch(cache, topics(0, 1, 2))).fetch
-        firsts.add(partitions(fetch.candidates())[0])
-    assert firsts == {0, 1, 2}
 
 
 def test_session_ids_are_never_reused_while_in_use() -> None:

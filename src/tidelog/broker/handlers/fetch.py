@@ -11,6 +11,7 @@ for that.
 """
 
 import asyncio
+from random import Random
 
 from tidelog.base.errors import RequestRefused, StorageError
 from tidelog.base.ids import Offset
@@ -33,6 +34,7 @@ from tidelog.core.sessions import (
     FetchSession,
     FetchSessionCache,
     Refused,
+    SessionlessFetch,
 )
 from tidelog.wire.api import ApiKey, RequestHeader
 from tidelog.wire.fetch import FetchRequest, decode_fetch, encode_fetch_response
@@ -57,6 +59,7 @@ class FetchHandler:
         self.loop = loop
         self._sessions = sessions
         self._clock = clock
+        self._turns = Random(0)  # Nobody gains by guessing these.
         self._interests: dict[int, FetchInterest] = {}
 
     def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
@@ -77,6 +80,11 @@ class FetchHandler:
         if isinstance(opened, Refused):
             return encode_answer(header, opened.code, NO_SESSION_ID, [])
         fetch = opened.fetch
+        if isinstance(fetch, SessionlessFetch) and request.max_bytes > self.reader.fetch_max_bytes:
+            # Partitions share what an answer holds in the order of the request. A client that has
+            # bounded the answer itself sees to its turns; others may always ask in one order, and
+            # the last ones would never be read.
+            fetch.start_at(self._turns.random())
         interest = self._interests.get(fetch.session_id)
         if interest is None:
             interest = FetchInterest(fetch)
