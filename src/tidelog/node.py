@@ -266,7 +266,9 @@ class Node:
             reader=FetchReader(
                 partitions=partitions,
                 answer_memory=self._answer_memory,
-                fetch_max_bytes=replication.fetch_max_bytes,
+                fetch_max_bytes=min(
+                    replication.fetch_max_bytes, replication.tidelog_fetch_answer_bytes
+                ),
             ),
             sessions=FetchSessionCache(
                 slots_max=replication.max_incremental_fetch_session_cache_slots,

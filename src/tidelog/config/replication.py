@@ -137,10 +137,17 @@ class ReplicationConfig:
     )
     fetch_max_bytes: int = option(
         "fetch.max.bytes",
+        57_671_680,
+        ConfigType.INT,
+        "Most bytes of records in the answer to one fetch, whatever the client asks for.",
+        minimum=1024,
+    )
+    tidelog_fetch_answer_bytes: int = option(
+        "tidelog.fetch.answer.bytes",
         2_097_152,
         ConfigType.INT,
-        "Most bytes of records in the answer to one fetch, whatever the client asks for. Less than "
-        "Kafka's 57671680: a client works on one answer while the next one is on its way.",
+        "An answer to a fetch that has this many bytes of records is sent, though fetch.max.bytes "
+        "would allow more: a client works on one answer while the next one is on its way.",
         minimum=1024,
     )
     max_incremental_fetch_session_cache_slots: int = option(
