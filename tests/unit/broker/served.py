@@ -203,6 +203,10 @@ class Client:
         """How many answers have not been taken yet."""
         return len(self._asked)
 
+    def forget_requests(self) -> None:
+        """Whoever asked has read the bytes of the answers, or wants none."""
+        self._asked.clear()
+
     def take(self) -> list[Any]:
         """The answers that are there, in the order of the requests, in kio's shape."""
         self._outbox.deliver()

@@ -47,6 +47,8 @@ FIRST_WITH_TOPIC_ID = 13
 # Version and acks of each client.
 FORMS = ((9, 1), (11, -1), (13, 1))
 STEPS = 120
+# Length, api key, version and correlation id.
+HEAD_BYTES = 12
 HOUR_MS = 3_600_000
 
 
@@ -234,6 +236,53 @@ async def test_what_is_ordinary_takes_the_shortcut(version: int, acks: int) -> N
         before = both.counted.taken
         both.send(0, *[(version, values_of(version, plain_batch(), 0, acks))] * 5)
         assert both.counted.taken == before + 5
+
+
+@pytest.mark.parametrize("seed", range(20))
+@in_virtual_time
+async def test_the_twins_agree_about_damaged_frames(seed: int) -> None:
+    """Lengths that lie, names cut short, bytes too many: read here without a decoder."""
+    chance = Random(seed)
+    async with twins({}) as both:
+        for _ in range(3):  # So that there is a form to compare with, and a segment to append to.
+            both.send(0, request(plain_batch()))
+            await both.settle()
+        assert both.counted.taken > 0
+        for _ in range(150):
+            client = both.clients[0][0]
+            good = client.frame(ApiKey.PRODUCE, *request(plain_batch()))
+            damaged = damaged_frame(chance, good)
+            assert answers_to(both.clients[0][0], damaged) == answers_to(
+                both.clients[0][1], damaged
+            )
+            await both.settle()
+            if both.clients[0][0].connection.is_closed:
+                both.clients[0] = (both.served[0].client(), both.served[1].client())
+                both.send(0, request(plain_batch()))
+
+
+def damaged_frame(chance: Random, good: bytes) -> bytes:
+    """A whole frame whose correlation id, at least, is right."""
+    body = bytearray(good[HEAD_BYTES:])
+    for _ in range(chance.choice((1, 1, 1, 2, 5))):
+        body[chance.randrange(min(len(body), chance.choice((60, 10_000))))] = chance.randrange(256)
+    match chance.randrange(4):
+        case 0:
+            del body[chance.randrange(len(body)) :]
+        case 1:
+            body += bytes(chance.randint(1, 9))
+        case _:
+            pass
+    head = good[4:HEAD_BYTES]
+    return (len(head) + len(body)).to_bytes(4, "big") + head + body
+
+
+def answers_to(client: Client, frame: bytes) -> tuple[bytes, bool]:
+    client.send_together([frame])
+    answer = bytes(client.transport.sent)
+    client.transport.sent.clear()
+    client.forget_requests()
+    return answer, client.connection.is_closed
 
 
 @in_virtual_time
