@@ -6,10 +6,11 @@ failed assertion ends the broker (`broker/dispatch.py` does the same for what a 
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 
 from tidelog.base.errors import RequestRefused, WireError
+from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Connection
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,17 @@ class RequestTasks:
     ) -> None:
         """Do `work`, which answers a request of `connection`."""
         self._tasks.create_task(_at_the_cost_of(connection, api_key, work))
+
+    def answer(
+        self,
+        connection: Connection,
+        api_key: int,
+        work: Callable[[PendingAnswer], Coroutine[None, None, None]],
+    ) -> PendingAnswer:
+        """What `work` will complete. Until then the connection handles nothing else."""
+        pending = PendingAnswer(connection, exclusive=True)
+        self.start(connection, api_key, work(pending))
+        return pending
 
 
 async def _at_the_cost_of(

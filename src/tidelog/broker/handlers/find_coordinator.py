@@ -38,13 +38,11 @@ class FindCoordinatorHandler:
     def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
         if len(frame) <= LARGE_BYTES:
             return self._answer(connection, frame, header)
-        pending = PendingAnswer(connection, exclusive=True)
-        work = self._answer_large(connection, pending, bytes(frame), header)
-        self.tasks.start(connection, header.api_key, work)
-        return pending
+        work = partial(self._answer_large, connection, bytes(frame), header)
+        return self.tasks.answer(connection, header.api_key, work)
 
     async def _answer_large(
-        self, connection: Connection, pending: PendingAnswer, frame: bytes, header: RequestHeader
+        self, connection: Connection, frame: bytes, header: RequestHeader, pending: PendingAnswer
     ) -> None:
         async with self.large.turn(len(frame)):
             if not pending.is_wanted:

@@ -45,10 +45,8 @@ class ListOffsetsHandler:
 
     def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
         if len(frame) > LARGE_BYTES:
-            pending = PendingAnswer(connection, exclusive=True)
-            work = self._answer_large(pending, bytes(frame), header)
-            self.tasks.start(connection, header.api_key, work)
-            return pending
+            work = partial(self._answer_large, bytes(frame), header)
+            return self.tasks.answer(connection, header.api_key, work)
         request = decode_list_offsets(frame, header.body_position, header.api_version)
         repeated = _repeated(request)
         if any(_is_search(query) for _, queries in request.topics for query in queries):
@@ -71,7 +69,7 @@ class ListOffsetsHandler:
         )
 
     async def _answer_large(
-        self, pending: PendingAnswer, frame: bytes, header: RequestHeader
+        self, frame: bytes, header: RequestHeader, pending: PendingAnswer
     ) -> None:
         async with self.large.turn(len(frame)):
             if not pending.is_wanted:

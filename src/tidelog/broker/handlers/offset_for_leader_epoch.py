@@ -31,10 +31,8 @@ class OffsetForLeaderEpochHandler:
 
     def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
         if len(frame) > LARGE_BYTES:
-            pending = PendingAnswer(connection, exclusive=True)
-            work = self._answer_large(pending, bytes(frame), header)
-            self.tasks.start(connection, header.api_key, work)
-            return pending
+            work = partial(self._answer_large, bytes(frame), header)
+            return self.tasks.answer(connection, header.api_key, work)
         request = decode_offset_for_leader_epoch(frame, header.body_position, header.api_version)
         return _encode(
             header,
@@ -45,7 +43,7 @@ class OffsetForLeaderEpochHandler:
         )
 
     async def _answer_large(
-        self, pending: PendingAnswer, frame: bytes, header: RequestHeader
+        self, frame: bytes, header: RequestHeader, pending: PendingAnswer
     ) -> None:
         async with self.large.turn(len(frame)):
             if not pending.is_wanted:
