@@ -43,6 +43,7 @@ from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.large_requests import LargeRequests
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.memory import MemoryBound
+from tidelog.broker.network import SocketNetwork
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.request_tasks import RequestTasks
@@ -160,6 +161,7 @@ class Node:
     def _server(self, loop: asyncio.AbstractEventLoop) -> Server:
         return Server(
             limits=_limits(self._config.network),
+            network=SocketNetwork(loop),
             clock=self._clock,
             loop=loop,
             frame_memory=MemoryBound(_request_memory_bytes(self._config.network)),
@@ -173,7 +175,7 @@ class Node:
         network = self._config.network
         endpoints = []
         for bound, advertised in zip(network.bound_listeners, network.advertised, strict=True):
-            _host, port = await server.bind(bound, backlog=network.socket_listen_backlog_size)
+            port = await server.bind(bound, backlog=network.socket_listen_backlog_size)
             endpoints.append(
                 Endpoint(
                     bound.name,

@@ -30,6 +30,7 @@ from tests.support.raw_client import FetchFrom, RawClient
 from tidelog.base.clock import SystemClock
 from tidelog.base.errors import ConfigError, ErrorCode
 from tidelog.broker.memory import MemoryBound
+from tidelog.broker.network import SocketNetwork
 from tidelog.broker.server import Server, ServerLimits
 from tidelog.client.errors import ClientError
 from tidelog.client.reader import OffsetRange, RangeReader
@@ -197,7 +198,7 @@ def test_a_port_that_is_taken_while_logs_are_opened_is_named() -> None:
 
 async def _listen_twice() -> None:
     first, second = _server(), _server()
-    _host, port = await first.bind(Listener("PLAINTEXT", "127.0.0.1", 0), backlog=1)
+    port = await first.bind(Listener("PLAINTEXT", "127.0.0.1", 0), backlog=1)
     await second.bind(Listener("PLAINTEXT", "127.0.0.1", port), backlog=1)
     await second.listen()
     with pytest.raises(ConfigError, match=r"PLAINTEXT://127\.0\.0\.1:0: Address already in use"):
@@ -220,6 +221,7 @@ def _server() -> Server:
             send_buffer_bytes=-1,
             receive_buffer_bytes=-1,
         ),
+        network=SocketNetwork(asyncio.get_running_loop()),
         clock=SystemClock(),
         loop=asyncio.get_running_loop(),
         frame_memory=memory,

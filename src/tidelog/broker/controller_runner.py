@@ -64,7 +64,14 @@ from tidelog.core.controller.changes import (
 )
 from tidelog.core.controller.decision import Decision, Outcome
 from tidelog.core.controller.election import partitions_led_by
-from tidelog.core.controller.image import EMPTY_IMAGE, BrokerImage, ClusterImage, Endpoint, Settings
+from tidelog.core.controller.image import (
+    EMPTY_IMAGE,
+    BrokerImage,
+    ClusterImage,
+    Endpoint,
+    LastStop,
+    Settings,
+)
 from tidelog.core.controller.requests import (
     ConfigOutcome,
     ConfigReplacement,
@@ -124,7 +131,9 @@ class ControllerRunner:
         self._config = config
         self._clock = clock
         self._random = chance
-        self._me = BrokerImage(config.broker_id, 0, endpoints, config.coordination.broker_rack)
+        self._me = BrokerImage(
+            config.broker_id, 0, endpoints, config.coordination.broker_rack, LastStop.CLEAN
+        )
         self._chance = topics.Chance(chance.randrange, lambda: TopicId(new_id(chance)))
         self._image = EMPTY_IMAGE
         self._subscribers: list[ImageCallback] = []

@@ -12,7 +12,6 @@ ones touches only those that are (T8).
 
 import asyncio
 import logging
-import socket
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from tidelog.base.errors import ConfigError
 from tidelog.base.ports import Clock
 from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.memory import MemoryBound
+from tidelog.broker.network import Network, Reserved
 from tidelog.config.listeners import Listener
 
 logger = logging.getLogger(__name__)
@@ -50,11 +50,10 @@ class ServerLimits:
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """An address of ours where nobody listens yet."""
+    """An address of ours, and whose clients come there."""
 
     listener: Listener
-    sockets: tuple[socket.socket, ...]
-    backlog: int
+    address: Reserved
 
 
 class Server:
@@ -64,6 +63,7 @@ class Server:
         self,
         *,
         limits: ServerLimits,
+        network: Network,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         frame_memory: MemoryBound,
@@ -77,6 +77,7 @@ class Server:
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.request_max_bytes = limits.request_max_bytes
         self.read_budget_bytes = limits.read_budget_bytes
+        self._network = network
         self._clock = clock
         self.frame_memory = frame_memory
         self.request_memory = request_memory
@@ -85,7 +86,6 @@ class Server:
         self._per_ip: Counter[str] = Counter()
         self._slow: dict[Connection, tuple[int, int]] = {}
         self._bound: list[_Bound] = []
-        self._listening: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self.now_ms = clock.monotonic_ms()
         self._drained: asyncio.Event | None = None
@@ -93,36 +93,26 @@ class Server:
 
     # -- life ------------------------------------------------------------------------------------
 
-    async def bind(self, listener: Listener, *, backlog: int) -> tuple[str, int]:
-        """Reserve the address without accepting yet; return it (port 0 picks one)."""
+    async def bind(self, listener: Listener, *, backlog: int) -> int:
+        """Reserve the address without accepting yet; return its port (port 0 picks one)."""
         try:
-            sockets = await _bound_sockets(self.loop, listener.host, listener.port)
+            address = await self._network.reserve(listener.host, listener.port, backlog=backlog)
         except OSError as error:
             raise _refused(listener, error) from error
         except UnicodeError as error:
             # What Python says of an empty or overlong part of a name, before anybody is asked.
             raise ConfigError(f"listeners holds {listener}: not the name of a host") from error
-        self._bound.append(_Bound(listener, sockets, backlog))
-        host, port = sockets[0].getsockname()[:2]
-        return host, port
+        self._bound.append(_Bound(listener, address))
+        return address.port
 
     async def listen(self) -> None:
         """Accept connections."""
-        while self._bound:
-            bound = self._bound.pop()
-            for index, one in enumerate(bound.sockets):
-                try:
-                    # uvloop says nothing if this fails, which it does if another process has
-                    # begun to listen there since we bound it.
-                    one.listen(bound.backlog)
-                except OSError as error:
-                    for unused in bound.sockets[index:]:
-                        unused.close()
-                    raise _refused(bound.listener, error) from error
-                connect = partial(Connection, self, bound.listener.name)
-                self._listening.append(
-                    await self.loop.create_server(connect, sock=one, backlog=bound.backlog)
-                )
+        for bound in self._bound:
+            try:
+                await bound.address.listen(partial(Connection, self, bound.listener.name))
+            except OSError as error:
+                self.stop_listening()
+                raise _refused(bound.listener, error) from error
         self._sweep()
 
     def set_limits(self, limits: ServerLimits) -> None:
@@ -133,12 +123,8 @@ class Server:
 
     def stop_listening(self) -> None:
         for bound in self._bound:
-            for one in bound.sockets:
-                one.close()
+            bound.address.close()
         self._bound.clear()
-        for listening in self._listening:
-            listening.close()
-        self._listening.clear()
 
     async def drain(self, within_s: float) -> None:
         """Stop accepting and reading, let answers that are on their way leave, close everything."""
@@ -257,39 +243,3 @@ def _peer(connection: Connection) -> str:
 
 def _refused(listener: Listener, error: OSError) -> ConfigError:
     return ConfigError(f"listeners holds {listener}: {error.strerror or error}")
-
-
-async def _bound_sockets(
-    loop: asyncio.AbstractEventLoop, host: str, port: int
-) -> tuple[socket.socket, ...]:
-    """One socket for every address of `host`, all on one port; no host is every address."""
-    found = await loop.getaddrinfo(
-        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    sockets: list[socket.socket] = []
-    try:
-        for family, _kind, _protocol, _name, address in sorted(dict.fromkeys(found)):
-            if family == socket.AF_INET6 and sockets and not _has_ipv6(address[0]):
-                continue  # `localhost` and "every address" name IPv6 where there is none.
-            one = socket.socket(family, socket.SOCK_STREAM)
-            sockets.append(one)
-            one.setblocking(False)
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            one.bind((address[0], port, *address[2:]))
-            port = one.getsockname()[1]
-    except OSError:
-        for one in sockets:
-            one.close()
-        raise
-    return tuple(sockets)
-
-
-def _has_ipv6(host: int | str) -> bool:
-    try:
-        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
-            probe.bind((host, 0))
-    except OSError:
-        return False
-    return True

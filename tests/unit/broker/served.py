@@ -27,6 +27,7 @@ from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpoch
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.large_requests import LargeRequests
 from tidelog.broker.memory import MemoryBound
+from tidelog.broker.network import SocketNetwork
 from tidelog.broker.request_tasks import RequestTasks
 from tidelog.broker.server import Server, ServerLimits
 from tidelog.core.sessions import FetchSessionCache
@@ -100,6 +101,7 @@ class ServedWorld:
                 send_buffer_bytes=-1,
                 receive_buffer_bytes=-1,
             ),
+            network=SocketNetwork(loop),
             clock=world.clock,
             loop=loop,
             frame_memory=self.frame_memory,

@@ -10,7 +10,7 @@ from tests.unit.broker.world import BROKER, LISTENER, World, broker_world
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import Offset
 from tidelog.core.controller.changes import BrokerGone, BrokerRegistered
-from tidelog.core.controller.image import BrokerImage, Endpoint
+from tidelog.core.controller.image import BrokerImage, Endpoint, LastStop
 
 ONE_BATCH = {"internal.segment.bytes": "150"}
 T0 = ("t", 0)
@@ -24,7 +24,7 @@ def lose_session(world: World) -> None:
 def register_again(world: World) -> None:
     """And be elected anew, as it happens when a broker joins."""
     endpoint = Endpoint(LISTENER, "PLAINTEXT", "localhost", 9092)
-    world.decide(BrokerRegistered(BrokerImage(BROKER, 2, (endpoint,), None)))
+    world.decide(BrokerRegistered(BrokerImage(BROKER, 2, (endpoint,), None, LastStop.CLEAN)))
     world.elect("t")
 
 

@@ -9,7 +9,7 @@ from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import LeaderEpoch
 from tidelog.broker.partitions import Partitions, require_epoch
 from tidelog.core.controller.changes import BrokerGone, BrokerRegistered
-from tidelog.core.controller.image import BrokerImage, Endpoint
+from tidelog.core.controller.image import BrokerImage, Endpoint, LastStop
 
 
 def code_of(partitions: Partitions, name: str, partition: int = 0) -> ErrorCode:
@@ -148,6 +148,6 @@ async def test_dropped_leaderships_serve_nobody_but_keep_their_replicas() -> Non
         assert world.partitions.replica("t", 0) is not None
         assert len(world.partitions) == 2
         endpoint = Endpoint(LISTENER, "PLAINTEXT", "localhost", 9092)
-        world.decide(BrokerRegistered(BrokerImage(BROKER, 2, (endpoint,), None)))
+        world.decide(BrokerRegistered(BrokerImage(BROKER, 2, (endpoint,), None, LastStop.CLEAN)))
         assert world.partitions.led("t", 0).partition == 0
         assert world.produce("t", plain_batch(1)).code == ErrorCode.NONE

@@ -37,6 +37,7 @@ from tidelog.core.controller.image import (
     EMPTY_IMAGE,
     BrokerImage,
     Endpoint,
+    LastStop,
     PartitionImage,
     TopicImage,
 )
@@ -138,7 +139,8 @@ class World:
         self.image = EMPTY_IMAGE
         endpoint = Endpoint(LISTENER, "PLAINTEXT", "localhost", 9092)
         self.decide(
-            ClusterNamed(CLUSTER_ID), BrokerRegistered(BrokerImage(BROKER, 1, (endpoint,), None))
+            ClusterNamed(CLUSTER_ID),
+            BrokerRegistered(BrokerImage(BROKER, 1, (endpoint,), None, LastStop.CLEAN)),
         )
 
     @property

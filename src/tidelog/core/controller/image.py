@@ -22,6 +22,7 @@ Not here: where a fact is stored (`nodes.py`), and whether it may happen (`topic
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from tidelog.base.ids import NO_BROKER, BrokerId, ControllerEpoch, LeaderEpoch, TopicId
@@ -45,14 +46,31 @@ class Endpoint:
     port: int
 
 
+class LastStop(Enum):
+    """How a broker ended before it registered.
+
+    CLEAN: everything it had was flushed. KILLED: its process died, but the machine ran on, and so
+    did what the system had taken from it. LOST: the machine may have stopped too, and what was
+    not flushed may be gone.
+    """
+
+    CLEAN = "clean"
+    KILLED = "killed"
+    LOST = "lost"
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """A broker that is alive. `broker_epoch` is larger each time the same broker registers."""
+    """A broker that is alive. `broker_epoch` is larger each time the same broker registers.
+
+    `stop` says how it ended before, and so what its disks can have lost (R13).
+    """
 
     broker_id: BrokerId
     broker_epoch: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None
+    stop: LastStop
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """The address under `listener`, which is what a client of that listener must be told."""

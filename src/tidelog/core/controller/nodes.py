@@ -27,7 +27,13 @@ from uuid import UUID
 
 from tidelog.base.errors import StorageError
 from tidelog.base.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId
-from tidelog.core.controller.image import BrokerImage, Endpoint, PartitionImage, TopicImage
+from tidelog.core.controller.image import (
+    BrokerImage,
+    Endpoint,
+    LastStop,
+    PartitionImage,
+    TopicImage,
+)
 
 CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
@@ -159,6 +165,7 @@ def encode_broker(broker: BrokerImage, *, now_ms: int) -> bytes:
             },
             "rack": broker.rack,
             "features": {},
+            "tidelog": {"last_stop": broker.stop.value},
         }
     )
 
@@ -169,7 +176,19 @@ def decode_broker(broker_id: BrokerId, value: bytes, *, broker_epoch: int) -> Br
     endpoints = tuple(
         _decode_endpoint(fields, endpoint, protocols) for endpoint in fields.texts("endpoints")
     )
-    return BrokerImage(broker_id, broker_epoch, endpoints, fields.optional_text("rack"))
+    return BrokerImage(
+        broker_id, broker_epoch, endpoints, fields.optional_text("rack"), _decode_stop(fields)
+    )
+
+
+def _decode_stop(fields: "_Fields") -> LastStop:
+    found = fields.optional_mapping("tidelog").get("last_stop")
+    if found is None:
+        return LastStop.LOST  # Nobody vouches for it.
+    try:
+        return LastStop(found)
+    except ValueError:
+        raise fields.wrong("last_stop", found, "clean, killed or lost") from None
 
 
 def _encode_endpoint(endpoint: Endpoint) -> str:
@@ -369,6 +388,9 @@ class _Fields:
         if not isinstance(found, dict):
             raise self.wrong(name, found, "an object")
         return found
+
+    def optional_mapping(self, name: str) -> dict[str, object]:
+        return {} if self._fields.get(name) is None else self.mapping(name)
 
     def texts(self, name: str) -> list[str]:
         found = self._fields.get(name)

@@ -17,6 +17,7 @@ from tidelog.core.controller.image import (
     EMPTY_IMAGE,
     BrokerImage,
     Endpoint,
+    LastStop,
     PartitionImage,
     TopicImage,
 )
@@ -36,7 +37,7 @@ def context(*, api_version: int = 0, listener_name: str = LISTENER) -> RequestCo
 
 
 def broker(broker_id: int, *endpoints: Endpoint, rack: str | None = None) -> BrokerRegistered:
-    return BrokerRegistered(BrokerImage(BrokerId(broker_id), 1, endpoints, rack))
+    return BrokerRegistered(BrokerImage(BrokerId(broker_id), 1, endpoints, rack, LastStop.CLEAN))
 
 
 def partition(

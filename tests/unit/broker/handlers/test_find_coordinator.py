@@ -10,7 +10,7 @@ from tests.unit.broker.world import BROKER, LISTENER
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import BrokerId
 from tidelog.core.controller.changes import BrokerGone, BrokerRegistered
-from tidelog.core.controller.image import BrokerImage, Endpoint
+from tidelog.core.controller.image import BrokerImage, Endpoint, LastStop
 from tidelog.wire.api import ApiKey
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -38,7 +38,9 @@ def _found(key: str | None, answer: Any) -> Found:
 
 
 def register(served: ServedWorld, broker_id: int, *endpoints: Endpoint) -> None:
-    served.world.decide(BrokerRegistered(BrokerImage(BrokerId(broker_id), 9, endpoints, None)))
+    served.world.decide(
+        BrokerRegistered(BrokerImage(BrokerId(broker_id), 9, endpoints, None, LastStop.CLEAN))
+    )
 
 
 @in_virtual_time

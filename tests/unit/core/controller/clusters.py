@@ -8,6 +8,7 @@ from tidelog.core.controller.image import (
     BrokerImage,
     ClusterImage,
     Endpoint,
+    LastStop,
     PartitionImage,
     TopicImage,
 )
@@ -15,7 +16,7 @@ from tidelog.core.controller.image import (
 
 def broker(number: int, *, rack: str | None = None, broker_epoch: int = 1) -> BrokerImage:
     endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", f"host-{number}", 9092)
-    return BrokerImage(BrokerId(number), broker_epoch, (endpoint,), rack)
+    return BrokerImage(BrokerId(number), broker_epoch, (endpoint,), rack, LastStop.CLEAN)
 
 
 def brokers(*numbers: int) -> dict[BrokerId, BrokerImage]:

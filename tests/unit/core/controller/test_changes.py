@@ -29,6 +29,7 @@ from tidelog.core.controller.image import (
     EMPTY_IMAGE,
     BrokerImage,
     ClusterImage,
+    LastStop,
     PartitionImage,
     TopicImage,
 )
@@ -157,6 +158,6 @@ def test_an_impossible_change_is_a_bug(change: Change) -> None:
 
 
 def test_the_departure_of_a_stranger_is_a_bug() -> None:
-    image = cluster({BrokerId(1): BrokerImage(BrokerId(1), 1, (), None)})
+    image = cluster({BrokerId(1): BrokerImage(BrokerId(1), 1, (), None, LastStop.CLEAN)})
     with pytest.raises(KeyError):
         image.apply(BrokerGone(BrokerId(2)))

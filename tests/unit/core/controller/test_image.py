@@ -43,7 +43,7 @@ def test_settings_that_nobody_made_are_empty() -> None:
 def test_an_address_is_found_by_its_listener() -> None:
     internal = Endpoint("INTERNAL", "PLAINTEXT", "inside", 9093)
     known = broker(1)
-    both = type(known)(known.broker_id, 1, (*known.endpoints, internal), None)
+    both = type(known)(known.broker_id, 1, (*known.endpoints, internal), None, known.stop)
     assert both.endpoint("INTERNAL") == internal
     assert both.endpoint("PLAINTEXT") == known.endpoints[0]
     assert both.endpoint("OTHER") is None

@@ -12,7 +12,13 @@ from tests.unit.core.controller.clusters import ids, partition, topic_id
 from tidelog.base.errors import StorageError
 from tidelog.base.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId
 from tidelog.core.controller import nodes
-from tidelog.core.controller.image import BrokerImage, Endpoint, PartitionImage, TopicImage
+from tidelog.core.controller.image import (
+    BrokerImage,
+    Endpoint,
+    LastStop,
+    PartitionImage,
+    TopicImage,
+)
 from tidelog.core.controller.nodes import ProducerIdBlock, TopicAssignment
 
 ASSIGNMENT = TopicAssignment(topic_id(1), (ids(1, 2), ids(2, 1)), {}, {})
@@ -41,7 +47,7 @@ def test_a_broker_as_kafka_writes_it() -> None:
         Endpoint("PLAINTEXT", "PLAINTEXT", "host", 9092),
         Endpoint("SIX", "PLAINTEXT", "::1", 9093),
     )
-    broker = BrokerImage(BrokerId(1), 77, endpoints, "rack-a")
+    broker = BrokerImage(BrokerId(1), 77, endpoints, "rack-a", LastStop.KILLED)
     value = nodes.encode_broker(broker, now_ms=1_600_000_000_000)
     assert json.loads(value) == {
         "version": 5,
@@ -53,8 +59,21 @@ def test_a_broker_as_kafka_writes_it() -> None:
         "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT", "SIX": "PLAINTEXT"},
         "rack": "rack-a",
         "features": {},
+        "tidelog": {"last_stop": "killed"},
     }
     assert nodes.decode_broker(BrokerId(1), value, broker_epoch=77) == broker
+
+
+def test_a_broker_that_does_not_say_how_it_stopped_may_have_lost_everything() -> None:
+    """R13."""
+    value = nodes.encode_broker(
+        BrokerImage(BrokerId(1), 1, (Endpoint("P", "PLAINTEXT", "h", 1),), None, LastStop.CLEAN),
+        now_ms=1,
+    )
+    fields = json.loads(value)
+    del fields["tidelog"]
+    found = nodes.decode_broker(BrokerId(1), json.dumps(fields).encode(), broker_epoch=1)
+    assert found.stop is LastStop.LOST
 
 
 def test_a_topic_as_kafka_writes_it() -> None:
