@@ -3,12 +3,14 @@
 What a request's header looks like depends on the API and its version, so it is decoded before
 anything is known about the body:
 
-    v0   api key │ api version │ correlation id
-    v1   ... │ client id
+    v1   api key │ api version │ correlation id │ client id
     v2   ... │ client id │ tagged fields            "flexible" versions, KIP-482
 
 A response's header is the correlation id, followed by tagged fields if the version is flexible;
 ApiVersions never has them, because its reader does not know yet what we speak (KIP-511).
+
+Keys 4 to 7 are what brokers of Kafka's ZooKeeper days said to each other; Kafka 4 has dropped them.
+Here they carry the same words in layouts of our own, all of them flexible.
 """
 
 import struct
@@ -167,6 +169,18 @@ ADVERTISED: Final[Mapping[ApiKey, VersionRange]] = MappingProxyType(
     {**SUPPORTED, ApiKey.PRODUCE: VersionRange(0, SUPPORTED[ApiKey.PRODUCE].highest)}
 )
 
+# What brokers say to each other besides Fetch; clients are not told.
+INTER_BROKER: Final[Mapping[ApiKey, VersionRange]] = MappingProxyType(
+    {
+        ApiKey.LEADER_AND_ISR: VersionRange(0, 0),
+        ApiKey.STOP_REPLICA: VersionRange(0, 0),
+        ApiKey.UPDATE_METADATA: VersionRange(0, 0),
+        ApiKey.CONTROLLED_SHUTDOWN: VersionRange(0, 0),
+        ApiKey.ALTER_PARTITION: VersionRange(3, 3),
+        ApiKey.ENVELOPE: VersionRange(0, 0),
+    }
+)
+
 _NEVER_FLEXIBLE = 2**15
 
 # APIs that are not listed have been flexible from their first version on.
@@ -175,10 +189,6 @@ _FIRST_FLEXIBLE: Final[Mapping[int, int]] = {
     ApiKey.FETCH: 12,
     ApiKey.LIST_OFFSETS: 6,
     ApiKey.METADATA: 9,
-    ApiKey.LEADER_AND_ISR: 4,
-    ApiKey.STOP_REPLICA: 2,
-    ApiKey.UPDATE_METADATA: 6,
-    ApiKey.CONTROLLED_SHUTDOWN: 3,
     ApiKey.OFFSET_COMMIT: 8,
     ApiKey.OFFSET_FETCH: 6,
     ApiKey.FIND_COORDINATOR: 3,
@@ -226,7 +236,6 @@ _FIRST_FLEXIBLE: Final[Mapping[int, int]] = {
 # A list, because a look-up happens on every request.
 _FIRST_FLEXIBLE_BY_KEY: Final = [_FIRST_FLEXIBLE.get(key, 0) for key in range(max(ApiKey) + 1)]
 
-_HEADER_V0 = struct.Struct(">hhi")
 _HEADER_V1 = struct.Struct(">hhih")
 _CORRELATION_ID = struct.Struct(">i")
 
@@ -237,15 +246,20 @@ def is_flexible(api_key: int, version: int) -> bool:
 
 
 def request_header_version(api_key: int, version: int) -> int:
-    """0, 1 or 2; see the module's drawing."""
-    if is_flexible(api_key, version):
-        return 2
-    return 0 if api_key == ApiKey.CONTROLLED_SHUTDOWN and version == 0 else 1
+    """1 or 2; see the module's drawing."""
+    return 2 if is_flexible(api_key, version) else 1
 
 
 def response_header_version(api_key: int, version: int) -> int:
     """1 if tagged fields follow the correlation id, else 0."""
     return 1 if is_flexible(api_key, version) and api_key != ApiKey.API_VERSIONS else 0
+
+
+def encode_request_header(api_key: int, version: int, correlation_id: int, client_id: str) -> bytes:
+    """The header of a request, without the length that precedes it."""
+    data = client_id.encode()
+    header = _HEADER_V1.pack(api_key, version, correlation_id, len(data)) + data
+    return header + b"\x00" if is_flexible(api_key, version) else header
 
 
 def encode_response_header(api_key: int, version: int, correlation_id: int) -> bytes:
@@ -274,13 +288,19 @@ def decode_request_header(view: memoryview) -> RequestHeader:
             position = skip_tagged_fields(view, position)
         return tuple.__new__(RequestHeader, (api_key, version, correlation_id, client_id, position))
     except (struct.error, UnicodeDecodeError) as error:
-        return _decode_header_v0(view, error)
+        raise WireError(f"request header: {error}") from error
 
 
-def _decode_header_v0(view: memoryview, error: Exception) -> RequestHeader:
-    """The one header without a client id; every other one that is too short is refused."""
-    if len(view) >= _HEADER_V0.size:
-        api_key, version, correlation_id = _HEADER_V0.unpack_from(view)
-        if api_key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
-            return RequestHeader(api_key, version, correlation_id, None, _HEADER_V0.size)
-    raise WireError(f"request header: {error}") from error
+def decode_response_header(view: memoryview, api_key: int, version: int) -> tuple[int, int]:
+    """The correlation id of the response that `view` holds, and the position of its body.
+
+    Only who knows the correlation id knows which request is answered, hence api key and version:
+    answers on one connection come in the order of the requests.
+    """
+    try:
+        correlation_id: int = _CORRELATION_ID.unpack_from(view)[0]
+    except struct.error as error:
+        raise WireError(f"response header: {error}") from error
+    if response_header_version(api_key, version):
+        return correlation_id, skip_tagged_fields(view, 4)
+    return correlation_id, 4

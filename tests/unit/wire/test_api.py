@@ -15,10 +15,13 @@ from tests.support.kio_codec import encode, int16s, int32s, kio_versions
 from tidelog.base.errors import WireError
 from tidelog.wire.api import (
     ADVERTISED,
+    INTER_BROKER,
     SUPPORTED,
     ApiKey,
     RequestHeader,
     decode_request_header,
+    decode_response_header,
+    encode_request_header,
     encode_response_header,
     request_header_version,
     response_header_version,
@@ -54,11 +57,53 @@ def test_header_versions_are_those_of_the_message_library(key: int) -> None:
         assert response_header_version(key, version) == response.__version__
 
 
-def test_controlled_shutdown_of_version_zero_has_no_client_id() -> None:
-    assert request_header_version(ApiKey.CONTROLLED_SHUTDOWN, 0) == 0
-    assert decode_request_header(memoryview(struct.pack(">hhi", 7, 0, 5))) == RequestHeader(
-        ApiKey.CONTROLLED_SHUTDOWN, 0, 5, None, 8
+def test_clients_are_not_told_what_brokers_say_to_each_other() -> None:
+    assert not {*INTER_BROKER} & {*ADVERTISED}
+    assert not {*INTER_BROKER} & {*SUPPORTED}
+
+
+def test_what_brokers_say_to_each_other_is_flexible_from_the_first_version_on() -> None:
+    for key, (lowest, highest) in INTER_BROKER.items():
+        for version in range(lowest, highest + 1):
+            assert request_header_version(key, version) == 2
+            assert response_header_version(key, version) == 1
+
+
+@given(
+    key_and_version=st.sampled_from(KIO_VERSIONS),
+    correlation_id=int32s,
+    client_id=st.text(max_size=50),
+)
+def test_header_that_is_written_is_read(
+    key_and_version: tuple[int, int], correlation_id: int, client_id: str
+) -> None:
+    header = encode_request_header(*key_and_version, correlation_id, client_id)
+    assert decode_request_header(memoryview(header + b"body")) == RequestHeader(
+        *key_and_version, correlation_id, client_id, len(header)
     )
+
+
+@given(key_and_version=st.sampled_from(KIO_VERSIONS), correlation_id=int32s)
+def test_response_header_that_is_written_is_read(
+    key_and_version: tuple[int, int], correlation_id: int
+) -> None:
+    header = encode_response_header(*key_and_version, correlation_id)
+    view = memoryview(header + b"body")
+    assert decode_response_header(view, *key_and_version) == (correlation_id, len(header))
+
+
+def test_tagged_fields_of_a_response_header_are_skipped() -> None:
+    header = struct.pack(">i", 9) + b"\x01\x05\x02bc"
+    decoded = decode_response_header(memoryview(header + b"body"), ApiKey.FETCH, 12)
+    assert decoded == (9, len(header))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x00\x00\x00", b"\x00\x00\x00\x09", b"\x00\x00\x00\x09\x01"]
+)
+def test_response_header_that_is_cut_off_is_refused(data: bytes) -> None:
+    with pytest.raises(WireError):
+        decode_response_header(memoryview(data), ApiKey.FETCH, 12)
 
 
 @given(

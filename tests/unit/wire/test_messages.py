@@ -194,6 +194,9 @@ def test_library_is_not_imported_before_it_is_needed() -> None:
         "import sys, tidelog.wire.messages, tidelog.wire.api_versions, tidelog.wire.metadata;"
         "import tidelog.wire.produce, tidelog.wire.fetch, tidelog.wire.list_offsets;"
         "import tidelog.wire.init_producer_id, tidelog.wire.offset_for_leader_epoch;"
+        "import tidelog.wire.leader_and_isr, tidelog.wire.stop_replica;"
+        "import tidelog.wire.update_metadata, tidelog.wire.controlled_shutdown;"
+        "import tidelog.wire.alter_partition;"
         "import tidelog.records.validation;"
         "sys.exit('kio' in sys.modules)"
     )

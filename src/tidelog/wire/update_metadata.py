@@ -1,0 +1,96 @@
+"""UpdateMetadata: the controller tells every broker what clients may ask it.
+
+A layout of our own, see cluster_states.py. A full request names every topic there is; the live
+brokers are always all of them.
+"""
+
+import struct
+from typing import NamedTuple
+
+from tidelog.wire.api import (
+    ApiKey,
+    encode_request_header,
+    encode_response_header,
+    is_flexible,
+)
+from tidelog.wire.cluster_states import (
+    ControlHeader,
+    LiveBroker,
+    TopicStates,
+    decode_control_header,
+    decode_live_brokers,
+    decode_topic_states,
+    encode_control_header,
+    encode_live_brokers,
+    encode_topic_states,
+)
+from tidelog.wire.primitives import UUID_BYTES, Reader, frame, uvarint
+
+_ERROR = struct.Struct(">hb")
+
+
+class UpdateMetadataRequest(NamedTuple):
+    """deleted_topics: their ids."""
+
+    header: ControlHeader
+    is_full: bool
+    live_brokers: list[LiveBroker]
+    topics: list[TopicStates]
+    deleted_topics: list[bytes]
+
+
+class UpdateMetadataResponse(NamedTuple):
+    """Whether the receiver has taken it in."""
+
+    error_code: int
+
+
+def encode_update_metadata_request(
+    version: int, correlation_id: int, client_id: str, request: UpdateMetadataRequest
+) -> bytes:
+    """The whole frame of a request."""
+    assert all(len(topic_id) == UUID_BYTES for topic_id in request.deleted_topics)
+    return frame(
+        [
+            encode_request_header(ApiKey.UPDATE_METADATA, version, correlation_id, client_id),
+            encode_control_header(request.header),
+            b"\x01" if request.is_full else b"\x00",
+            encode_live_brokers(request.live_brokers),
+            encode_topic_states(request.topics),
+            uvarint(len(request.deleted_topics) + 1),
+            *request.deleted_topics,
+            b"\x00",
+        ]
+    )
+
+
+def decode_update_metadata(view: memoryview, position: int, version: int) -> UpdateMetadataRequest:
+    """The request whose body starts at `position`."""
+    reader = Reader(view, position, flexible=is_flexible(ApiKey.UPDATE_METADATA, version))
+    request = UpdateMetadataRequest(
+        header=decode_control_header(reader),
+        is_full=reader.boolean(),
+        live_brokers=decode_live_brokers(reader),
+        topics=decode_topic_states(reader),
+        deleted_topics=[reader.uuid() for _ in range(reader.array_count())],
+    )
+    reader.end_structure()
+    return request
+
+
+def encode_update_metadata_response(
+    version: int, correlation_id: int, response: UpdateMetadataResponse
+) -> bytes:
+    """The whole frame that answers a request of `version`."""
+    header = encode_response_header(ApiKey.UPDATE_METADATA, version, correlation_id)
+    return frame([header, _ERROR.pack(response.error_code, 0)])
+
+
+def decode_update_metadata_response(
+    view: memoryview, position: int, version: int
+) -> UpdateMetadataResponse:
+    """The answer whose body starts at `position`."""
+    reader = Reader(view, position, flexible=is_flexible(ApiKey.UPDATE_METADATA, version))
+    response = UpdateMetadataResponse(reader.int16())
+    reader.end_structure()
+    return response
