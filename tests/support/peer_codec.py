@@ -34,6 +34,13 @@ from tidelog.wire.controlled_shutdown import (
     encode_controlled_shutdown_request,
     encode_controlled_shutdown_response,
 )
+from tidelog.wire.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchPartitionResult,
+    encode_fetch_response,
+)
+from tidelog.wire.fetch_client import decode_fetch_response
 from tidelog.wire.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -42,6 +49,7 @@ from tidelog.wire.leader_and_isr import (
     encode_leader_and_isr_request,
     encode_leader_and_isr_response,
 )
+from tidelog.wire.leaders import LeaderIdAndEpoch
 from tidelog.wire.stop_replica import (
     StoppedReplica,
     StopReplicaRequest,
@@ -102,8 +110,40 @@ _TOPICS = [
 ]
 _BROKERS = [LiveBroker(1, 5, "rack", (BrokerEndpoint("PLAINTEXT", "PLAINTEXT", "host", 9092),))]
 _FAILED = [FailedPartition(_ID, 0, 3)]
+_RESULTS = [
+    FetchPartitionResult(0, 0, 9, 9, 0, None, None, None, -1, b"records"),
+    FetchPartitionResult(
+        1,
+        0,
+        9,
+        9,
+        0,
+        [AbortedTransaction(1, 2)],
+        EpochEndOffset(3, 4),
+        LeaderIdAndEpoch(5, 6),
+        -1,
+        b"",
+    ),
+]
+
+
+def _fetch_response(version: int) -> PeerCodec:
+    buffers = encode_fetch_response(
+        version,
+        7,
+        [("topic", _ID, _RESULTS)],
+        throttle_ms=0,
+        error_code=0,
+        session_id=3,
+        node_endpoints=(),
+    )
+    body = response_body(b"".join(buffers), ApiKey.FETCH, version)
+    return PeerCodec(decode_fetch_response, version, body)
+
 
 PEER_CODECS: Mapping[str, PeerCodec] = {
+    "Fetch response by name": _fetch_response(12),
+    "Fetch response by id": _fetch_response(17),
     "LeaderAndIsr request": PeerCodec(
         decode_leader_and_isr,
         0,

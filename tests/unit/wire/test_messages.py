@@ -196,7 +196,7 @@ def test_library_is_not_imported_before_it_is_needed() -> None:
         "import tidelog.wire.init_producer_id, tidelog.wire.offset_for_leader_epoch;"
         "import tidelog.wire.leader_and_isr, tidelog.wire.stop_replica;"
         "import tidelog.wire.update_metadata, tidelog.wire.controlled_shutdown;"
-        "import tidelog.wire.alter_partition;"
+        "import tidelog.wire.alter_partition, tidelog.wire.fetch_client;"
         "import tidelog.records.validation;"
         "sys.exit('kio' in sys.modules)"
     )
