@@ -34,6 +34,14 @@ from tidelog.wire.controlled_shutdown import (
     encode_controlled_shutdown_request,
     encode_controlled_shutdown_response,
 )
+from tidelog.wire.envelope import (
+    EnvelopeRequest,
+    EnvelopeResponse,
+    decode_envelope,
+    decode_envelope_response,
+    encode_envelope_request,
+    encode_envelope_response,
+)
 from tidelog.wire.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -144,6 +152,24 @@ def _fetch_response(version: int) -> PeerCodec:
 PEER_CODECS: Mapping[str, PeerCodec] = {
     "Fetch response by name": _fetch_response(12),
     "Fetch response by id": _fetch_response(17),
+    "Envelope request": PeerCodec(
+        decode_envelope,
+        0,
+        request_body(
+            encode_envelope_request(
+                0, 7, "peer", EnvelopeRequest(b"request", b"principal", b"host")
+            ),
+            ApiKey.ENVELOPE,
+            0,
+        ),
+    ),
+    "Envelope response": PeerCodec(
+        decode_envelope_response,
+        0,
+        response_body(
+            encode_envelope_response(0, 7, EnvelopeResponse(b"response", 0)), ApiKey.ENVELOPE, 0
+        ),
+    ),
     "LeaderAndIsr request": PeerCodec(
         decode_leader_and_isr,
         0,

@@ -22,7 +22,7 @@ from kio.schema.types import TopicName
 from kio.static.protocol import Entity, Payload
 
 from tidelog.base.errors import WireError
-from tidelog.wire.api import ApiKey, encode_response_header
+from tidelog.wire.api import ApiKey, encode_request_header, encode_response_header
 from tidelog.wire.message_shapes import EPOCH, default_of, shape_of, zero_of
 from tidelog.wire.message_writer import write_message
 from tidelog.wire.primitives import NO_UUID, Reader, frame
@@ -43,6 +43,23 @@ def decode_request(api_key: ApiKey, version: int, reader: Reader) -> object:
     upgraded = _converter(source, target)(message)
     special = _UPGRADES.get(api_key)
     return upgraded if special is None else special(message, upgraded)
+
+
+def decode_response(api_key: ApiKey, version: int, reader: Reader) -> object:
+    """The answer that `reader` stands at, as the newest class of its API."""
+    source = load_response_schema(api_key, version)
+    target = load_response_schema(api_key, _newest_version(api_key))
+    message = _reader_of(source)(reader)
+    return message if source is target else _converter(source, target)(message)
+
+
+def encode_request(message: Payload, version: int, correlation_id: int, client_id: str) -> bytes:
+    """The whole frame of a request of `version`."""
+    api_key = ApiKey(type(message).__api_key__)
+    # An older version says it in fields that the newest one does not have.
+    assert api_key not in _UPGRADES or version == _newest_version(api_key)
+    body = write_message(message, load_request_schema(api_key, version))
+    return frame([encode_request_header(api_key, version, correlation_id, client_id), body])
 
 
 def encode_response(message: Payload, version: int, correlation_id: int) -> bytes:

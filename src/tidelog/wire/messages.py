@@ -6,6 +6,8 @@ the fields it did not have; an answer loses the fields that its version does not
     frame ──decode──▶ class of the request's version ──convert──▶ newest class ──▶ handler
     frame ◀──encode── class of the request's version ◀──convert── newest class ◀── handler
 
+A broker that asks another one something goes the same ways in the other direction.
+
 kio takes a tenth of a second to import, so it is imported at first use (message_classes.py), and a
 broker whose clients only produce and consume never does.
 """
@@ -34,6 +36,16 @@ def decode_request(api_key: ApiKey, version: int, view: memoryview, position: in
     return decoded
 
 
+def decode_response(api_key: ApiKey, version: int, view: memoryview, position: int) -> object:
+    """The answer whose body starts at `position`, as kio's newest class of that API."""
+    size_bytes = len(view) - position
+    if size_bytes > BODY_BYTES_MAX:
+        raise WireError(f"{api_key.name} response of {size_bytes} bytes, at most {BODY_BYTES_MAX}")
+    reader = Reader(view, position, flexible=is_flexible(api_key, version))
+    decoded: object = _classes().decode_response(api_key, version, reader)
+    return decoded
+
+
 def require_size(api_key: ApiKey, size_bytes: int) -> None:
     """Raises WireError unless a request may have so many bytes."""
     if size_bytes > BODY_BYTES_MAX:
@@ -57,6 +69,12 @@ def count_parts(message: object, *, enough: int) -> int:
 def encode_response(message: object, version: int, correlation_id: int) -> bytes:
     """The whole frame that answers a request of `version` with `message`, of any version."""
     encoded: bytes = _classes().encode_response(message, version, correlation_id)
+    return encoded
+
+
+def encode_request(message: object, version: int, correlation_id: int, client_id: str) -> bytes:
+    """The whole frame of a request of `version` that says `message`, of any version."""
+    encoded: bytes = _classes().encode_request(message, version, correlation_id, client_id)
     return encoded
 
 

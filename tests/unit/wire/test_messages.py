@@ -8,27 +8,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
+from kio.schema.alter_partition_reassignments.v1.request import AlterPartitionReassignmentsRequest
 from kio.schema.create_topics.v7.request import CreateTopicsRequest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
+from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
 from kio.schema.errors import ErrorCode as MessageErrorCode
 from kio.schema.index import api_key_map
 from kio.static.primitive import i32Timedelta
 
+from tests.support.golden import kafka_api_versions
 from tests.support.kio_codec import (
     PER_VERSION,
     decode,
     encode,
+    example,
     int32s,
     kio_versions,
     messages,
     milliseconds,
     names,
 )
+from tests.support.peer_codec import request_body
 from tidelog.base.errors import WireError
 from tidelog.wire import message_classes
-from tidelog.wire.api import SUPPORTED, ApiKey, encode_response_header, is_flexible
-from tidelog.wire.messages import BODY_BYTES_MAX, decode_request, encode_response
+from tidelog.wire.api import ApiKey, encode_response_header, is_flexible
+from tidelog.wire.messages import (
+    BODY_BYTES_MAX,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
 from tidelog.wire.primitives import Reader
 
 COLD = [
@@ -39,14 +50,18 @@ COLD = [
     ApiKey.ALTER_CONFIGS,
     ApiKey.DESCRIBE_LOG_DIRS,
     ApiKey.CREATE_PARTITIONS,
+    ApiKey.ELECT_LEADERS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 ]
+_LOWEST_AND_HIGHEST = kafka_api_versions()
 COLD_VERSIONS = [
     (key, version)
     for key in COLD
-    for version in range(SUPPORTED[key].lowest, SUPPORTED[key].highest + 1)
+    for version in range(_LOWEST_AND_HIGHEST[key][0], _LOWEST_AND_HIGHEST[key][1] + 1)
 ]
 
 
@@ -105,6 +120,60 @@ def test_answer_leaves_in_the_shape_of_the_request(
     assert frame[4 : 4 + len(header)] == header
     received = decode(load_response_schema(key, version), frame[4 + len(header) :])
     assert _same(message, received)
+
+
+@pytest.mark.parametrize(
+    ("key", "version"), [pair for pair in COLD_VERSIONS if pair[0] != ApiKey.DELETE_TOPICS]
+)
+@PER_VERSION
+@given(data=st.data())
+def test_request_leaves_in_the_shape_of_its_version(
+    key: ApiKey, version: int, data: st.DataObject
+) -> None:
+    message = data.draw(messages(load_request_schema(key, max(kio_versions(key)))))
+    body = request_body(encode_request(message, version, 7, "peer"), key, version)
+    assert _same(message, decode(load_request_schema(key, version), body))
+
+
+@pytest.mark.parametrize(("key", "version"), COLD_VERSIONS)
+@PER_VERSION
+@given(data=st.data())
+def test_answer_arrives_in_the_newest_shape(key: ApiKey, version: int, data: st.DataObject) -> None:
+    sent = data.draw(messages(load_response_schema(key, version)))
+    received = decode_response(key, version, memoryview(b"h" + encode(sent)), 1)
+    assert type(received) is load_response_schema(key, max(kio_versions(key)))
+    assert _same(sent, received)
+
+
+@pytest.mark.parametrize("key", COLD)
+def test_answer_that_is_cut_off_anywhere_is_refused(key: ApiKey) -> None:
+    newest = max(kio_versions(key))
+    body = encode(example(load_response_schema(key, newest)))
+    for size_bytes in range(len(body)):
+        with pytest.raises(WireError):
+            decode_response(key, newest, memoryview(body[:size_bytes]), 0)
+
+
+def test_older_version_cannot_say_which_topics_to_delete_by_id() -> None:
+    request = DeleteTopicsRequest(topics=(), timeout=i32Timedelta.parse(milliseconds(5)))
+    assert encode_request(request, 6, 7, "peer")
+    with pytest.raises(AssertionError):
+        encode_request(request, 5, 7, "peer")
+
+
+def test_preferred_leaders_are_elected_by_who_cannot_say_otherwise() -> None:
+    request = decode_request(ApiKey.ELECT_LEADERS, 0, memoryview(b"\xff\xff\xff\xff" + bytes(4)), 0)
+    assert isinstance(request, ElectLeadersRequest)
+    assert request.election_type == 0
+    assert request.topic_partitions is None
+
+
+def test_replication_factor_may_change_unless_the_request_says_otherwise() -> None:
+    request = decode_request(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, memoryview(bytes(4) + b"\x01\x00"), 0
+    )
+    assert isinstance(request, AlterPartitionReassignmentsRequest)
+    assert request.allow_replication_factor_change
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
@@ -189,6 +258,11 @@ def test_request_larger_than_any_administrator_s_is_refused() -> None:
         decode_request(ApiKey.CREATE_TOPICS, 7, memoryview(bytes(BODY_BYTES_MAX + 1)), 0)
 
 
+def test_answer_larger_than_any_administrator_s_is_refused() -> None:
+    with pytest.raises(WireError, match="CREATE_TOPICS response of"):
+        decode_response(ApiKey.CREATE_TOPICS, 7, memoryview(bytes(BODY_BYTES_MAX + 1)), 0)
+
+
 def test_library_is_not_imported_before_it_is_needed() -> None:
     program = (
         "import sys, tidelog.wire.messages, tidelog.wire.api_versions, tidelog.wire.metadata;"
@@ -196,7 +270,7 @@ def test_library_is_not_imported_before_it_is_needed() -> None:
         "import tidelog.wire.init_producer_id, tidelog.wire.offset_for_leader_epoch;"
         "import tidelog.wire.leader_and_isr, tidelog.wire.stop_replica;"
         "import tidelog.wire.update_metadata, tidelog.wire.controlled_shutdown;"
-        "import tidelog.wire.alter_partition, tidelog.wire.fetch_client;"
+        "import tidelog.wire.alter_partition, tidelog.wire.fetch_client, tidelog.wire.envelope;"
         "import tidelog.records.validation;"
         "sys.exit('kio' in sys.modules)"
     )
