@@ -91,5 +91,5 @@ $(VENV)/.run: $(MANIFESTS) $(VENV)/.uv
 
 $(VENV)/.dev: $(MANIFESTS) $(VENV)/.uv
 	@echo "Installing tidelog with what tests and lint need"
-	@$(INSTALL) --editable '.[dev,zookeeper]' || $(INSTALL_BY_PIP) --editable '.[dev,zookeeper]'
+	@$(INSTALL) --editable '.[dev]' || $(INSTALL_BY_PIP) --editable '.[dev]'
 	@touch $(VENV)/.run $@

@@ -6,13 +6,17 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import ParamSpec, Protocol
 
-from tidelog.coordination import sqlite
+from kazoo.client import KazooClient
+
+from tidelog.coordination import sqlite, zookeeper
 from tidelog.coordination.memory import MemoryTree
 from tidelog.coordination.port import Coordinator
 from tidelog.coordination.sqlite_tree import SqliteTree
+from tidelog.coordination.zookeeper import ZooKeeperCoordinator
 
 TEST_LIMIT_S = 30
 SESSION_TIMEOUT_MS = 2_000
+CONNECTION_TIMEOUT_MS = 15_000
 
 P = ParamSpec("P")
 
@@ -65,3 +69,28 @@ class SqliteStore:
         tree.end_session(coordinator.session_id)
         tree.commit()
         tree.close()
+
+
+class ZooKeeperStore:
+    """One chroot of an ensemble, as `host:port,host:port/chroot`."""
+
+    def __init__(self, hosts: str) -> None:
+        self.hosts = hosts
+
+    async def connect(self) -> Coordinator:
+        return await zookeeper.connect(
+            self.hosts,
+            session_timeout_ms=2 * SESSION_TIMEOUT_MS,
+            connection_timeout_ms=CONNECTION_TIMEOUT_MS,
+        )
+
+    async def expire(self, coordinator: Coordinator) -> None:
+        """Take the session over and close it: what a server does when it expires one."""
+        assert isinstance(coordinator, ZooKeeperCoordinator)
+        await asyncio.to_thread(self._close_session, coordinator.credentials)
+
+    def _close_session(self, credentials: tuple[int, bytes]) -> None:
+        client = KazooClient(self.hosts, client_id=credentials)
+        client.start()
+        client.stop()
+        client.close()

@@ -7,7 +7,14 @@ from typing import TypeVar
 
 import pytest
 
-from tests.contract.coordinator_stores import MemoryStore, SqliteStore, Store, on_loop
+from tests.contract.coordinator_stores import (
+    MemoryStore,
+    SqliteStore,
+    Store,
+    ZooKeeperStore,
+    on_loop,
+)
+from tests.contract.ensemble import SharedEnsemble
 from tidelog.base.errors import SessionLost
 from tidelog.coordination.port import (
     BadVersion,
@@ -28,9 +35,16 @@ from tidelog.coordination.port import (
 T = TypeVar("T")
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "zookeeper"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "c.db")
+    match request.param:
+        case "memory":
+            return MemoryStore()
+        case "sqlite":
+            return SqliteStore(tmp_path / "c.db")
+        case _:
+            ensemble: SharedEnsemble = request.getfixturevalue("ensemble")
+            return ZooKeeperStore(ensemble.new_hosts())
 
 
 async def present(coordinator: Coordinator, path: str) -> Node:
