@@ -5,13 +5,23 @@ the changes of this one are stored and applied.
 """
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 from tidelog.base.errors import ErrorCode
 from tidelog.core.controller.changes import Change
-from tidelog.core.controller.requests import ConfigOutcome, TopicOutcome
 
-Outcome = TypeVar("Outcome", TopicOutcome, ConfigOutcome)
+# The second says that the change was made and more than was asked for (AlterPartition).
+_DONE = frozenset({ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED})
+
+
+class _Answer(Protocol):
+    @property
+    def error(self) -> ErrorCode: ...
+
+    def refused(self, code: ErrorCode, message: str) -> Self: ...
+
+
+Outcome = TypeVar("Outcome", bound=_Answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +34,7 @@ class Decision(Generic[Outcome]):
     def failed(self, code: ErrorCode, message: str) -> list[Outcome]:
         """The outcomes if the changes could not be stored: what was refused stays refused."""
         return [
-            outcome.refused(code, message) if outcome.error is ErrorCode.NONE else outcome
+            outcome.refused(code, message) if outcome.error in _DONE else outcome
             for outcome in self.outcomes
         ]
 

@@ -1,9 +1,10 @@
 """Small clusters and their parts, for tests of what the controller decides."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from tidelog.base.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId
+from tidelog.base.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition
+from tidelog.core.controller.election import Candidates
 from tidelog.core.controller.image import (
     BrokerImage,
     ClusterImage,
@@ -62,4 +63,22 @@ def cluster(
         topics={each.name: each for each in topics},
         topic_names={each.topic_id: each.name for each in topics},
         topic_configs=topic_configs or {},
+    )
+
+
+def known(
+    live: Mapping[BrokerId, BrokerImage],
+    *,
+    stopping: Iterable[int] = (),
+    offline: Mapping[TopicPartition, Iterable[BrokerId]] | None = None,
+    allow_unclean: bool = False,
+) -> Candidates:
+    """The brokers in `live`, of which some are shutting down."""
+    return Candidates.of(
+        live,
+        shutting_down={
+            each: live[each].broker_epoch for each in map(BrokerId, stopping) if each in live
+        },
+        offline_replicas={each: set(found) for each, found in (offline or {}).items()},
+        allow_unclean=lambda _topic: allow_unclean,
     )
