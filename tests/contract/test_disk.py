@@ -10,6 +10,8 @@ import pytest
 
 from tidelog.base.errors import StorageError
 from tidelog.base.ports import Disk
+from tidelog.sim.disk import SimulatedDisk
+from tidelog.sim.world import World
 from tidelog.storage.disk import RealDisk
 from tidelog.storage.faulty_disk import FaultyDisk
 from tidelog.storage.memory_disk import MemoryDisk
@@ -23,11 +25,20 @@ def memory_disk(folder: Path) -> Disk:
     return disk
 
 
+def simulated_disk(folder: Path) -> Disk:
+    world = World(1, lines_max=0)
+    machine = SimulatedDisk(world, "machine", total_bytes=2**30, work_min_s=0.001, work_max_s=0.01)
+    disk = machine.attach(world.process("user"))
+    disk.make_folder(folder)
+    return disk
+
+
 DISKS: dict[str, MakeDisk] = {
     "real": lambda _: RealDisk(),
     "memory": memory_disk,
     "faulty around real": lambda _: FaultyDisk(RealDisk()),
     "faulty around memory": lambda folder: FaultyDisk(memory_disk(folder)),
+    "simulated": simulated_disk,
 }
 
 

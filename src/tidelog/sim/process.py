@@ -109,6 +109,12 @@ class Process:
             self.failure = error
             self._end("process failed")
 
+    def end_with_world(self) -> None:
+        """Nothing is simulated any more. Nobody hears of it."""
+        self._at_end.clear()
+        if self.is_alive:
+            self._stop_running()
+
     def _on_main_done(self, main: asyncio.Task[object]) -> None:
         error = None if main.cancelled() else main.exception()
         if error is None:
@@ -119,14 +125,17 @@ class Process:
     def _end(self, phrase: str) -> None:
         if not self.is_alive:
             return
-        self.state = ProcessState.DEAD
-        self.loop.end()
-        self._remains = list(asyncio.all_tasks(self.loop))
+        self._stop_running()
         reason = {} if self.failure is None else {"reason": repr(self.failure)}
         self._trace.note(self.name, phrase, reason)
         for callback in self._at_end:
             callback()
         self._at_end.clear()
+
+    def _stop_running(self) -> None:
+        self.state = ProcessState.DEAD
+        self.loop.end()
+        self._remains = list(asyncio.all_tasks(self.loop))
 
     def dispose(self) -> None:
         """Take a dead process apart. Its coroutines are closed; whatever they try is refused."""

@@ -75,14 +75,15 @@ class Trace:
         self.digest = crc32(data, self.digest)
 
     @contextmanager
-    def capturing_logs(self, level: int, current_process: Callable[[], str]) -> Iterator[None]:
+    def capturing_logs(self, level: int, writer: Callable[[], str | None]) -> Iterator[None]:
         """While this lasts, log lines of `level` and above are lines of the history.
 
-        Others cost what a logger that is off costs, and none goes anywhere else.
+        Others cost what a logger that is off costs, and none goes anywhere else. `writer` says
+        whose lines they are; None drops them.
         """
         logger = logging.getLogger(LOGGER)
         before = logger.handlers[:], logger.level, logger.propagate
-        logger.handlers[:] = [TraceHandler(self, current_process)]
+        logger.handlers[:] = [TraceHandler(self, writer)]
         logger.setLevel(level)
         logger.propagate = False
         try:
@@ -95,19 +96,22 @@ class Trace:
 class TraceHandler(logging.Handler):
     """Puts log lines into a trace."""
 
-    def __init__(self, trace: Trace, current_process: Callable[[], str]) -> None:
+    def __init__(self, trace: Trace, writer: Callable[[], str | None]) -> None:
         super().__init__()
         self._trace = trace
-        self._current_process = current_process
+        self._writer = writer
 
     def emit(self, record: logging.LogRecord) -> None:
+        writer = self._writer()
+        if writer is None:
+            return
         fields = {
             name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS
         }
         if record.exc_info and record.exc_info[1] is not None:
             fields["error"] = repr(record.exc_info[1])
         phrase = f"{record.levelname} {record.getMessage()}"
-        self._trace.note(self._current_process(), phrase, fields)
+        self._trace.note(writer, phrase, fields)
 
 
 def _shown(value: object) -> str:

@@ -18,10 +18,11 @@ time that depends on what else this interpreter has done.
 """
 
 import gc
+import logging
 import sys
 from asyncio import events
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from math import inf
 from random import Random
@@ -80,9 +81,9 @@ class World:
         return self.agenda.now_s
 
     @property
-    def current_name(self) -> str:
-        """Whose code runs now."""
-        return WORLD if self._current is None else self._current.name
+    def current(self) -> Process | None:
+        """Whose code runs now; None if it is nobody's but the world's."""
+        return self._current
 
     def random_for(self, what: str) -> Random:
         """Chance for one thing, decided by the seed and its name."""
@@ -90,6 +91,12 @@ class World:
 
     def spawn(self, name: str, main: Main) -> Process:
         """Begin a process that ends when `main` returns. It runs from this moment on."""
+        process = self.process(name)
+        process.start(main(process))
+        return process
+
+    def process(self, name: str) -> Process:
+        """Begin a process that has nothing to do yet."""
         number = len(self.processes)
         process = Process(
             name,
@@ -102,7 +109,6 @@ class World:
         self.processes.append(process)
         self._by_loop[process.loop] = process
         self.trace.note(name, "process started", {})
-        process.start(main(process))
         return process
 
     def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Entry:
@@ -112,6 +118,15 @@ class World:
     def observe(self, observer: Observer) -> None:
         """Call `observer` after every turn of every process; what it raises ends the run."""
         self._observers.append(observer)
+
+    def capturing_logs(self, level: int) -> AbstractContextManager[None]:
+        """While this lasts, what processes log is part of the history, and goes nowhere else."""
+        return self.trace.capturing_logs(level, self._writer)
+
+    def _writer(self) -> str | None:
+        if self._current is None:
+            return WORLD
+        return self._current.name if self._current.is_alive else None
 
     # -- time ------------------------------------------------------------------------------------
 
@@ -144,12 +159,17 @@ class World:
         return results[0]
 
     def close(self) -> None:
-        """End every process and take all of them apart. The trace stays readable."""
-        for process in self.processes:
-            if process.is_alive:
-                process.kill()
-        for process in self.processes:
-            process.dispose()
+        """End every process and take all of them apart. The trace stays as it is."""
+        disabled_before = logging.root.manager.disable
+        logging.disable()  # What is left of a dead process has nothing to say.
+        self._current = None
+        try:
+            for process in self.processes:
+                process.end_with_world()
+            for process in self.processes:
+                process.dispose()
+        finally:
+            logging.disable(disabled_before)
         self._by_loop.clear()
 
     def _run(self, end_s: float, holds: Callable[[], bool]) -> bool:

@@ -8,7 +8,7 @@ from tidelog.broker.network import Network
 from tidelog.sim.links import Conditions, same_machine, same_rack
 from tidelog.sim.network import SimulatedNetwork
 from tidelog.sim.process import Process
-from tidelog.sim.world import Main, World
+from tidelog.sim.world import World
 
 PORT = 9092
 SERVER = "server"
@@ -118,10 +118,3 @@ async def connect(network: Network) -> Peer:
     peer = Peer()
     await network.connect(SERVER, PORT, lambda: peer)
     return peer
-
-
-def quiet(main: Callable[[Process], Awaitable[object]]) -> Main:
-    async def run(process: Process) -> None:
-        await main(process)
-
-    return run

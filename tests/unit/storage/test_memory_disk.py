@@ -74,6 +74,25 @@ def test_truncation_that_was_not_flushed_may_come_undone(disk: MemoryDisk) -> No
     assert lengths == {1, 5}
 
 
+def test_bytes_in_place_of_cut_ones_come_after_the_cut_or_not_at_all(disk: MemoryDisk) -> None:
+    found = set()
+    for seed in range(300):
+        durable_file(disk)
+        file = disk.open(FILE)
+        file.append(b"hello")
+        file.flush()
+        file.truncate(3)
+        file.append(b"p")
+        file.truncate(1)
+        file.append(b"i")
+        disk.crash(Random(seed))
+        found.add(disk.read_file(FILE).replace(b"\0", b"?"))
+        disk.remove(FILE)
+    whole = {b"hello", b"hel", b"help", b"h", b"hi"}
+    assert whole <= found
+    assert all(b"?" in each for each in found - whole)
+
+
 def test_name_that_was_not_flushed_may_be_gone(disk: MemoryDisk) -> None:
     seen = set()
     for seed in SEEDS:
