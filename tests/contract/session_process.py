@@ -1,6 +1,6 @@
-"""A process with one session on an SQLite file, told by its standard input what to do.
+"""A process with one session at `sqlite:PATH` or `zookeeper:HOSTS`, told by its input what to do.
 
-Each line is a command, each answer a line; `test_sqlite_sessions.py` kills, stops and watches it.
+Each line is a command, each answer a line; tests kill, stop and watch it (`session_child.py`).
 
     hold PATH          create PATH as an ephemeral node; answers "held"
     count PATH         forever: write the next number to PATH and PATH-copy in one transaction,
@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from tidelog.coordination import sqlite
+from tidelog.coordination import sqlite, zookeeper
 from tidelog.coordination.port import Coordinator, CoordinatorUnavailable, Set
 
 
@@ -26,10 +26,21 @@ def answer(text: str) -> None:
     sys.stdout.flush()
 
 
-async def main(path: Path, session_timeout_ms: int) -> None:
-    session = await sqlite.connect(
-        path, session_timeout_ms=session_timeout_ms, heartbeat_interval_ms=session_timeout_ms // 4
+async def connect(where: str, session_timeout_ms: int) -> Coordinator:
+    kind, _, place = where.partition(":")
+    if kind == "zookeeper":
+        return await zookeeper.connect(
+            place, session_timeout_ms=session_timeout_ms, connection_timeout_ms=15_000
+        )
+    return await sqlite.connect(
+        Path(place),
+        session_timeout_ms=session_timeout_ms,
+        heartbeat_interval_ms=session_timeout_ms // 4,
     )
+
+
+async def main(where: str, session_timeout_ms: int) -> None:
+    session = await connect(where, session_timeout_ms)
     answer(f"session {session.session_id}")
     while line := await asyncio.to_thread(sys.stdin.readline):
         await obey(session, line.split())
@@ -82,4 +93,4 @@ async def fill(session: Coordinator, node: str, size_bytes: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2])))

@@ -1,19 +1,16 @@
 """Sessions on one SQLite file from several processes that are killed and stopped (C1, C6)."""
 
 import asyncio
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-import tidelog
 from tests.contract.coordinator_stores import on_loop
+from tests.contract.session_child import SessionChild, held_by, until_absent
 from tidelog.base.errors import StorageError
 from tidelog.coordination import sqlite
 from tidelog.coordination.port import Coordinator
@@ -23,49 +20,7 @@ SHORT_TIMEOUT_MS = 600
 LONG_TIMEOUT_MS = 60_000
 
 
-class SessionProcess:
-    """A child that holds a session; see `session_process.py` for what it can be told."""
-
-    def __init__(self, path: Path, session_timeout_ms: int) -> None:
-        program = Path(__file__).with_name("session_process.py")
-        source = Path(tidelog.__file__).parents[1]
-        self._process = subprocess.Popen(
-            [sys.executable, str(program), str(path), str(session_timeout_ms)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(source)},
-        )
-        self.session_id = int(self.answer().removeprefix("session "))
-
-    def tell(self, command: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{command}\n")
-        self._process.stdin.flush()
-
-    def answer(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
-
-    def rest(self) -> list[str]:
-        assert self._process.stdout is not None
-        return self._process.stdout.read().splitlines()
-
-    def signal(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def close(self) -> None:
-        self.kill()
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            stream.close()
-
-
-Start = Callable[[int], SessionProcess]
+Start = Callable[[int], SessionChild]
 
 
 @pytest.fixture
@@ -75,10 +30,10 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(path: Path) -> Iterator[Start]:
-    children: list[SessionProcess] = []
+    children: list[SessionChild] = []
 
-    def begin(session_timeout_ms: int) -> SessionProcess:
-        children.append(SessionProcess(path, session_timeout_ms))
+    def begin(session_timeout_ms: int) -> SessionChild:
+        children.append(SessionChild(f"sqlite:{path}", session_timeout_ms))
         return children[-1]
 
     yield begin
@@ -94,20 +49,6 @@ async def connect(path: Path, session_timeout_ms: int) -> Coordinator:
     )
 
 
-async def until_absent(session: Coordinator, node: str) -> float:
-    """How many seconds pass until `node` is gone."""
-    begun = time.monotonic()
-    async for state in session.watch(node):
-        if state is None:
-            break
-    return time.monotonic() - begun
-
-
-def held_by(child: SessionProcess, node: str) -> None:
-    child.tell(f"hold {node}")
-    assert child.answer() == "held"
-
-
 @on_loop
 async def test_a_killed_process_is_noticed_long_before_its_lease_ends(
     path: Path, start: Start
@@ -118,6 +59,25 @@ async def test_a_killed_process_is_noticed_long_before_its_lease_ends(
     child.kill()
     assert await until_absent(session, "/claim") < 2
     await session.create("/claim", b"", ephemeral=True)
+    await session.close()
+
+
+@on_loop
+async def test_processes_killed_together_are_seen_gone_together(path: Path, start: Start) -> None:
+    session = await connect(path, LONG_TIMEOUT_MS)
+    await session.ensure("/members")
+    children = [start(LONG_TIMEOUT_MS) for _ in range(3)]
+    for number, child in enumerate(children):
+        held_by(child, f"/members/{number}")
+    lists = session.watch_children("/members")
+    assert await anext(lists) == ["0", "1", "2"]
+    locker = SqliteTree(path)
+    locker.begin()  # Nobody can be declared dead before all of them are.
+    for child in children:
+        child.kill()
+    locker.roll_back()
+    assert await anext(lists) == []
+    locker.close()
     await session.close()
 
 

@@ -324,28 +324,35 @@ class SqliteWorker:
             raise
 
     def _end_dead_sessions(self, tree: SqliteTree, now_ms: int) -> None:
-        for session_id, probe in list(self._peers.items()):
-            if self._is_dead(probe, now_ms):
-                self._patiently(partial(self._end_dead_session, tree, session_id, probe))
-                self._peers.pop(session_id).close()
-                self._read_changed_watches(tree)
+        if not any(self._is_dead(probe, now_ms) for probe in self._peers.values()):
+            return
+        for session_id in self._patiently(partial(self._end_all_dead, tree)):
+            self._peers.pop(session_id).close()
+        self._read_changed_watches(tree)
 
     def _is_dead(self, probe: SessionProbe, now_ms: int) -> bool:
         if probe.is_unlocked():
             return True
         return now_ms >= self._judge_leases_from_ms and probe.is_overdue(now_ms)
 
-    def _end_dead_session(self, tree: SqliteTree, session_id: int, probe: SessionProbe) -> None:
+    def _end_all_dead(self, tree: SqliteTree) -> list[int]:
+        """In one transaction: brokers that die together are seen gone together."""
         tree.begin()
         try:
-            # Looked at again with the write lock: it may have woken while we waited for that.
-            if self._is_dead(probe, monotonic_ms()):
-                logger.info("session ended for a dead process", extra={"session": session_id})
+            # Looked at again with the write lock: who slept may have woken while we waited for
+            # that, and others may have died.
+            now_ms = monotonic_ms()
+            dead = [known for known, probe in self._peers.items() if self._is_dead(probe, now_ms)]
+            for session_id in dead:
                 tree.end_session(session_id)
+            if dead:
                 tree.commit()
-                self._session_path(session_id).unlink(missing_ok=True)
         finally:
             tree.roll_back()
+        for session_id in dead:
+            logger.info("session ended for a dead process", extra={"session": session_id})
+            self._session_path(session_id).unlink(missing_ok=True)
+        return dead
 
     def _tolerate(self, error: sqlite3.Error, now_ms: int) -> None:
         """A file that cannot be read may hold our death sentence; assume so in the end (C6)."""
