@@ -116,10 +116,12 @@ class ZooKeeperCoordinator:
         self._ended = asyncio.Event()
         self._unanswered: set[asyncio.Future[list[Outcome]]] = set()
         self._bells: dict[str, _Bell] = {}
+        self._connection_news = asyncio.Event()
         self._session = ZooKeeperSession(
             servers,
             session_timeout_ms=session_timeout_ms,
             post=self._post,
+            connected=self._on_connected,
             joined=self._on_joined,
             ended=self._on_ended,
         )
@@ -337,8 +339,10 @@ class ZooKeeperCoordinator:
         while True:  # Ends with an answer or with the session.
             connection_number = self._session.connection_number
             outcomes = await self._ask([sync, *requests])
+            if _is_cut_off(outcomes):
+                await self._reconnected(connection_number)
             # The sync of one connection says nothing about the server at the end of the next.
-            if connection_number == self._session.connection_number and not _is_cut_off(outcomes):
+            elif connection_number == self._session.connection_number:
                 break
         for outcome in outcomes:
             if isinstance(outcome, Exception) and type(outcome) is not kazoo_errors.NoNodeError:
@@ -346,13 +350,25 @@ class ZooKeeperCoordinator:
         return outcomes[1:]
 
     async def _write(self, requests: Sequence[Request]) -> list[Outcome]:
+        connection_number = self._session.connection_number
         outcomes = await self._ask(requests)
         if _is_cut_off(outcomes):
-            await self._read([])  # Returns once there is a connection.
+            await self._reconnected(connection_number)
             raise CoordinatorUnavailable(
                 "the connection to ZooKeeper was lost before it answered a write"
             )
         return outcomes
+
+    async def _reconnected(self, lost_number: int) -> None:
+        """Return once there is a later connection than number `lost_number`.
+
+        What is asked earlier than that may be asked too early: kazoo, which is about to fail all
+        that waits, would fail it too, and so on for ever.
+        """
+        while self._session.connection_number == lost_number:
+            self._admit()
+            await self._connection_news.wait()  # Ended by a connection or the session's end.
+        self._admit()
 
     async def _ask(self, requests: Sequence[Request]) -> list[Outcome]:
         """One outcome for each request. They are sent in order and not one by one."""
@@ -397,11 +413,16 @@ class ZooKeeperCoordinator:
         except LoopClosed:
             self._session.close()
 
+    def _on_connected(self) -> None:
+        self._connection_news.set()
+        self._connection_news = asyncio.Event()
+
     def _on_joined(self) -> None:
         _settle(self._joined, None)
 
     def _on_ended(self) -> None:
         self._ended.set()
+        self._on_connected()
         _fail(self._joined, self._loss())
         for future in self._unanswered:
             _fail(future, self._loss())

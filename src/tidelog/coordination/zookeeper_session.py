@@ -62,7 +62,7 @@ class ZooKeeperSession:
 
     `post` runs a callback on the event loop and raises LoopClosed if that is closed, which ends
     the session; None asks only that. `joined` is posted once the session is there and has a lease,
-    `ended` is the last thing posted. `connection_number` grows with every connection.
+    `connected` after each time `connection_number` has grown, `ended` as the last thing.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class ZooKeeperSession:
         *,
         session_timeout_ms: int,
         post: Callable[[Callback | None], None],
+        connected: Callback,
         joined: Callback,
         ended: Callback,
     ) -> None:
@@ -78,6 +79,7 @@ class ZooKeeperSession:
         self.client.add_listener(self._on_state)
         self.connection_number = 0
         self._post = post
+        self._connected = connected
         self._joined = joined
         self._ended = ended
         self._lease_end_s: float | None = None
@@ -159,6 +161,7 @@ class ZooKeeperSession:
             logger.debug("connected to ZooKeeper", extra={"session": self.session_id})
             self.connection_number += 1
             self._is_connected.set()
+            self._tell(self._connected)
             self._wake.set()  # A heartbeat at once: the lease may be short.
             return
         self._is_connected.clear()
