@@ -202,10 +202,21 @@ class Node:
         return self._config
 
     async def _connect(self) -> Coordinator:
+        coordination = self._config.coordination
+        if coordination.zookeeper_hosts is not None:
+            # Late: who does not use ZooKeeper does not load kazoo.
+            from tidelog.coordination import zookeeper  # noqa: PLC0415
+
+            return await zookeeper.connect(
+                coordination.zookeeper_hosts,
+                session_timeout_ms=coordination.zookeeper_session_timeout_ms,
+                connection_timeout_ms=coordination.zookeeper_connection_timeout_ms
+                or coordination.zookeeper_session_timeout_ms,
+            )
         return await sqlite.connect(
             self._config.coordination_path,
-            session_timeout_ms=self._config.coordination.broker_session_timeout_ms,
-            heartbeat_interval_ms=self._config.coordination.broker_heartbeat_interval_ms,
+            session_timeout_ms=coordination.broker_session_timeout_ms,
+            heartbeat_interval_ms=coordination.broker_heartbeat_interval_ms,
         )
 
     async def _open_log_dirs(

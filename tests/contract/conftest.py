@@ -4,16 +4,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.ensemble import READY_WITHIN_S, SharedEnsemble
-from tidelog.lab.zookeeper import ZooKeeperEnsemble, why_unavailable
+from tests.contract.ensemble import SharedEnsemble
+from tests.support.zookeeper import start_servers
 
 
 @pytest.fixture(scope="session")
 def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedEnsemble]:
-    reason = why_unavailable()
-    if reason is not None:
-        pytest.skip(reason)
-    servers = ZooKeeperEnsemble(tmp_path_factory.mktemp("zookeeper"), server_count=3, port=0)
-    servers.start(ready_within_s=READY_WITHIN_S, is_cancelled=lambda: False)
+    servers = start_servers(tmp_path_factory.mktemp("zookeeper"), server_count=3)
     yield SharedEnsemble(servers)
     servers.stop()
+
+
+@pytest.fixture
+def whole_ensemble(ensemble: SharedEnsemble) -> SharedEnsemble:
+    """The ensemble with no server missing."""
+    ensemble.make_whole()
+    return ensemble

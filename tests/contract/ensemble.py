@@ -4,18 +4,15 @@ It does not stay whole: `kill_leader` leaves the server dead that led, and the t
 make do with the other two until the next one kills a leader.
 """
 
-import time
 from itertools import count
 
-from tidelog.lab.zookeeper import ZooKeeperEnsemble
-
-READY_WITHIN_S = 60.0
+from tests.support.zookeeper import ServersForTests
 
 
 class SharedEnsemble:
     """Three servers, of which one may be dead."""
 
-    def __init__(self, ensemble: ZooKeeperEnsemble) -> None:
+    def __init__(self, ensemble: ServersForTests) -> None:
         self._ensemble = ensemble
         self._folders = count()
         self._dead: int | None = None
@@ -39,13 +36,11 @@ class SharedEnsemble:
         if self._dead is not None:
             self._ensemble.restart(self._dead)
             self._dead = None
-        self._ensemble.wait_until_serving(within_s=READY_WITHIN_S, is_cancelled=lambda: False)
+        self._ensemble.wait()
 
-    def kill_leader(self) -> float:
-        """Kill whoever leads three servers that are alive; when that was, in monotonic time."""
+    def kill_leader(self) -> None:
+        """Kill whoever leads three servers that are alive."""
         assert self._dead is None
         self._dead = self._ensemble.leader()
         assert self._dead is not None
-        killed_s = time.monotonic()
         self._ensemble.kill(self._dead)
-        return killed_s

@@ -109,9 +109,8 @@ class Counting:
 
 @on_loop
 async def test_the_promises_hold_while_the_leader_is_killed(
-    ensemble: SharedEnsemble, hosts: str, record_property: Callable[[str, object], None]
+    whole_ensemble: SharedEnsemble, hosts: str, record_property: Callable[[str, object], None]
 ) -> None:
-    await asyncio.to_thread(ensemble.make_whole)
     writer, watcher, holder = [await connect(hosts, LONG_TIMEOUT_MS) for _ in range(3)]
     await holder.create("/claim", b"", ephemeral=True)
     seen: list[int] = []
@@ -130,7 +129,7 @@ async def test_the_promises_hold_while_the_leader_is_killed(
     followers = [asyncio.create_task(follow()), asyncio.create_task(guard())]
     work = asyncio.create_task(counting.run(enough))
     await until(lambda: len(counting.acknowledged) >= 20)
-    await asyncio.to_thread(ensemble.kill_leader)
+    await asyncio.to_thread(whole_ensemble.kill_leader)
     before = len(counting.acknowledged)
     await until(lambda: len(counting.acknowledged) >= before + 50)
     enough.set()

@@ -81,7 +81,7 @@ class ServerProcess:
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
                 env={**os.environ, **self.environment()},
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one prctl, no lock is taken
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl, no lock is taken
             )
 
     def wait_ready(self) -> None:
@@ -149,5 +149,6 @@ class ServerProcess:
         return self.log_text_of_this_start()[-LOG_TAIL_CHARACTERS:]
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """For a child that is about to run; its parent is the thread that started it."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -165,9 +165,8 @@ def _warnings(config: BrokerConfig) -> Iterable[str]:
     for name in config.static:
         if name not in BROKER_SETTINGS:
             yield warning_about(name, BROKER_SETTINGS)
-    if config.coordination.zookeeper_connect:
-        yield "zookeeper.connect has no effect here: tidelog.coordination is " + (
-            config.coordination.tidelog_coordination
-        )
+    if config.coordination.zookeeper_connect_is_ignored:
+        chosen = config.coordination.tidelog_coordination
+        yield f"zookeeper.connect has no effect here: tidelog.coordination is {chosen}"
     for name in config.network.controller_listener_names:
         yield f"the listener {name} of controller.listener.names is not opened"

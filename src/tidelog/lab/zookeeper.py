@@ -30,7 +30,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from tidelog.lab.broker_output import last_lines
 from tidelog.lab.errors import (
@@ -82,7 +82,6 @@ _SETTINGS: Final = {
     "admin.enableServer": "false",
     "4lw.commands.whitelist": "srvr, mntr, ruok",
     "autopurge.purgeInterval": "1",
-    "standaloneEnabled": "false",
 }
 # Below what systems give to outgoing connections: a server that restarts finds its ports free.
 _FREE_PORTS: Final = range(12_000, 32_000)
@@ -249,6 +248,16 @@ class ZooKeeperEnsemble:
         self._children.clear()
         self._states.clear()
 
+    def launch(self, command: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Run a server, in a session of its own: a Ctrl-C is meant for whoever started it."""
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
     def _prepare(self, server_id: int) -> None:
         data = self._folder_of(server_id) / "data"
         data.mkdir(parents=True, exist_ok=True)
@@ -259,6 +268,7 @@ class ZooKeeperEnsemble:
             "clientPort": str(self._ports[server_id].client),
         }
         if len(self.server_ids) > 1:
+            settings["standaloneEnabled"] = "false"
             for each, ports in self._ports.items():
                 settings[f"server.{each}"] = f"{HOST}:{ports.quorum}:{ports.election}"
         lines = [f"{name}={value}\n" for name, value in settings.items()]
@@ -268,12 +278,8 @@ class ZooKeeperEnsemble:
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"
         with self.output_file(server_id).open("ab") as output:
             self._output_starts[server_id] = output.tell()
-            child = subprocess.Popen(
-                [*command, logging, _MAIN_CLASS, str(self._config_file(server_id))],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+            child = self.launch(
+                [*command, logging, _MAIN_CLASS, str(self._config_file(server_id))], output
             )
         process = identify(child.pid)
         self._children[server_id] = child

@@ -69,13 +69,64 @@ def test_a_stock_kraft_file_loads_with_a_warning_for_what_has_no_effect() -> Non
     )
 
 
-def test_a_stock_zookeeper_file_loads_on_the_embedded_coordinator() -> None:
+def test_a_stock_zookeeper_file_loads_on_zookeeper() -> None:
     config = BrokerConfig.load(parse_properties(STOCK_ZOOKEEPER_FILE))
     assert config.broker_id == 0
-    assert config.coordination_path == Path("/tmp/kafka-logs/.tidelog/coordination.sqlite")
-    assert config.warnings == (
-        "zookeeper.connect has no effect here: tidelog.coordination is sqlite",
+    assert config.coordination.zookeeper_hosts == "localhost:2181"
+    assert config.warnings == ()
+
+
+ENSEMBLE = "a:2181,[::1]:2182,b/kafka/one"
+
+
+@pytest.mark.parametrize(
+    ("given", "hosts"),
+    [
+        ({}, None),
+        ({"tidelog.coordination": "sqlite"}, None),
+        ({"zookeeper.connect": ""}, None),
+        ({"zookeeper.connect": ENSEMBLE}, ENSEMBLE),
+        ({"tidelog.coordination": "zookeeper", "zookeeper.connect": ENSEMBLE}, ENSEMBLE),
+        ({"tidelog.coordination": f"zookeeper:{ENSEMBLE}"}, ENSEMBLE),
+    ],
+)
+def test_the_clusters_memory_is_where_the_settings_say(
+    given: dict[str, str], hosts: str | None
+) -> None:
+    config = BrokerConfig.load(given)
+    assert config.coordination.zookeeper_hosts == hosts
+    assert config.warnings == ()
+
+
+@pytest.mark.parametrize("coordination", ["sqlite", "sqlite:/c.db", "zookeeper:other:1"])
+def test_an_ensemble_that_is_not_used_is_warned_about(coordination: str) -> None:
+    config = BrokerConfig.load(
+        {"zookeeper.connect": "a:2181", "tidelog.coordination": coordination}
     )
+    assert config.warnings == (
+        f"zookeeper.connect has no effect here: tidelog.coordination is {coordination}",
+    )
+
+
+@pytest.mark.parametrize(
+    "hosts", ["/chroot", ",a", "a,", "a:", "a:x", "a:123456", "a b", "a:1//x", "a:1/x//y", "[::1"]
+)
+def test_an_ensemble_that_cannot_be_read_is_refused(hosts: str) -> None:
+    with pytest.raises(ConfigError, match=r"must be HOST:PORT,HOST:PORT/CHROOT"):
+        BrokerConfig.load({"zookeeper.connect": hosts})
+
+
+def test_zookeeper_without_an_ensemble_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"zookeeper\.connect is missing"):
+        BrokerConfig.load({"tidelog.coordination": "zookeeper"})
+
+
+def test_a_former_life_may_hold_a_registration_as_long_as_its_session() -> None:
+    assert BrokerConfig.load({}).coordination.registration_timeout_ms == 9_000
+    on_zookeeper = BrokerConfig.load(
+        {"zookeeper.connect": "a", "zookeeper.session.timeout.ms": "6000"}
+    )
+    assert on_zookeeper.coordination.registration_timeout_ms == 12_000
 
 
 @pytest.mark.parametrize(
