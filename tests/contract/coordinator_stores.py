@@ -13,6 +13,10 @@ from tidelog.coordination.memory import MemoryTree
 from tidelog.coordination.port import Coordinator
 from tidelog.coordination.sqlite_tree import SqliteTree
 from tidelog.coordination.zookeeper import ZooKeeperCoordinator
+from tidelog.sim.coordinator import SimulatedCoordinatorService
+from tidelog.sim.links import same_machine, same_rack
+from tidelog.sim.network import SimulatedNetwork
+from tidelog.sim.world import World
 
 TEST_LIMIT_S = 30
 SESSION_TIMEOUT_MS = 2_000
@@ -26,7 +30,12 @@ def on_loop(test: Callable[P, Coroutine[None, None, None]]) -> Callable[P, None]
 
     @functools.wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), TEST_LIMIT_S))
+        limited = asyncio.wait_for(test(*args, **kwargs), TEST_LIMIT_S)
+        store = kwargs.get("store")
+        if isinstance(store, SimulatedStore):
+            store.run(limited)
+        else:
+            asyncio.run(limited)
 
     return run
 
@@ -50,6 +59,44 @@ class MemoryStore:
 
     async def expire(self, coordinator: Coordinator) -> None:
         self._tree.expire(coordinator.session_id)
+
+
+class SimulatedStore:
+    """In virtual time, with sessions that all belong to the process of the test."""
+
+    def __init__(self, seed: int) -> None:
+        self._world = World(seed, lines_max=0)
+        self._network = SimulatedNetwork(
+            self._world,
+            between=same_rack(),
+            within=same_machine(),
+            connect_timeout_s=10.0,
+            window_bytes=2**16,
+        )
+        self._service = SimulatedCoordinatorService(
+            self._world,
+            self._network,
+            host="coordinator",
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            notices_death=False,
+        )
+        self._process = self._world.process("test")
+
+    def run(self, test: Coroutine[None, None, None]) -> None:
+        async def main() -> None:
+            await test
+
+        with self._world:
+            self._process.start(main())
+            self._world.run_until(lambda: not self._process.is_alive, within_s=2 * TEST_LIMIT_S)
+            if self._process.failure is not None:
+                raise self._process.failure
+
+    async def connect(self) -> Coordinator:
+        return await self._service.connect(self._process, "client")
+
+    async def expire(self, coordinator: Coordinator) -> None:
+        self._service.expire(coordinator.session_id)
 
 
 class SqliteStore:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.contract.coordinator_stores import (
     MemoryStore,
+    SimulatedStore,
     SqliteStore,
     Store,
     ZooKeeperStore,
@@ -35,11 +36,13 @@ from tidelog.coordination.port import (
 T = TypeVar("T")
 
 
-@pytest.fixture(params=["memory", "sqlite", "zookeeper"])
+@pytest.fixture(params=["memory", "simulated", "sqlite", "zookeeper"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     match request.param:
         case "memory":
             return MemoryStore()
+        case "simulated":
+            return SimulatedStore(seed=1)
         case "sqlite":
             return SqliteStore(tmp_path / "c.db")
         case _:

@@ -6,10 +6,10 @@ never by time: the simulator decides when.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import assert_never
+from typing import Protocol, TypeVar, assert_never
 
 from tidelog.base.errors import SessionLost
 from tidelog.coordination.paths import ROOT, ancestors, join, split
@@ -32,20 +32,43 @@ from tidelog.coordination.watches import WatchSlot
 _ROOT_NODE = Node(b"", version=0, creation_id=0, modification_id=0, owner_session=None)
 
 
+class TreeSession(Protocol):
+    """What a tree tells each session on it."""
+
+    def mark_lost(self) -> None:
+        """The tree has let go of this session."""
+        ...
+
+    def announce(self, changed: Container[str], parents: Container[str]) -> None:
+        """Nodes `changed`, and the lists of children of `parents`."""
+        ...
+
+
+Session = TypeVar("Session", bound=TreeSession)
+
+
 class MemoryTree:
     """The nodes and the sessions that share them."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {ROOT: _ROOT_NODE}
         self._children: dict[str, set[str]] = {ROOT: set()}
-        self._sessions: dict[int, MemoryCoordinator] = {}
+        self._sessions: dict[int, TreeSession] = {}
         self._session_ids = count(1)
         self._last_write_id = 0
 
     def connect(self) -> "MemoryCoordinator":
-        session = MemoryCoordinator(self, next(self._session_ids))
-        self._sessions[session.session_id] = session
+        return self.join(lambda session_id: MemoryCoordinator(self, session_id))
+
+    def join(self, new_session: Callable[[int], Session]) -> Session:
+        """Begin a session, under an id of its own."""
+        session_id = next(self._session_ids)
+        session = new_session(session_id)
+        self._sessions[session_id] = session
         return session
+
+    def has_session(self, session_id: int) -> bool:
+        return session_id in self._sessions
 
     def expire(self, session_id: int) -> None:
         """End a session the way a coordinator does when it has not heard from it for too long."""
@@ -83,6 +106,20 @@ class MemoryTree:
             raise
         # Of several steps on one path the first knew what was there before.
         self._announce(dict(reversed(done)))
+
+    def set(self, path: str, value: bytes, expected_version: int | None, session_id: int) -> int:
+        """The new version."""
+        self.transact([Set(path, value, expected_version)], session_id)
+        return self._nodes[path].version
+
+    def ensure(self, path: str, session_id: int) -> None:
+        absent = [step for step in (*ancestors(path), path) if self.get(step) is None]
+        self.transact([Create(step, b"") for step in absent], session_id)
+
+    def delete_tree(self, path: str, session_id: int) -> None:
+        if self.get(path) is not None:
+            steps = (*reversed(self.descendants(path)), path)
+            self.transact([Delete(step) for step in steps], session_id)
 
     def _outcome(self, operation: Operation, session_id: int) -> tuple[str, Node | None]:
         """What `operation` leaves at its path, if it is allowed."""
@@ -179,25 +216,18 @@ class MemoryCoordinator:
 
     async def ensure(self, path: str) -> None:
         await self._admit()
-        absent = [step for step in (*ancestors(path), path) if self._tree.get(step) is None]
-        self._tree.transact([Create(step, b"") for step in absent], self._session_id)
+        self._tree.ensure(path, self._session_id)
 
     async def set(self, path: str, value: bytes, *, expected_version: int | None = None) -> int:
         await self._admit()
-        self._tree.transact([Set(path, value, expected_version)], self._session_id)
-        node = self._tree.get(path)
-        assert node is not None
-        return node.version
+        return self._tree.set(path, value, expected_version, self._session_id)
 
     async def delete(self, path: str, *, expected_version: int | None = None) -> None:
         await self.transact([Delete(path, expected_version)])
 
     async def delete_tree(self, path: str) -> None:
         await self._admit()
-        if self._tree.get(path) is None:
-            return
-        below = self._tree.descendants(path)
-        self._tree.transact([Delete(step) for step in (*reversed(below), path)], self._session_id)
+        self._tree.delete_tree(path, self._session_id)
 
     async def transact(self, operations: Sequence[Operation]) -> None:
         await self._admit()
@@ -232,7 +262,6 @@ class MemoryCoordinator:
         self._tree.expire(self._session_id)
 
     def mark_lost(self) -> None:
-        """Called by the tree when it has let go of this session."""
         self._lost.set()
         for node_slot in self._node_slots:
             node_slot.lose()
@@ -240,7 +269,6 @@ class MemoryCoordinator:
             children_slot.lose()
 
     def announce(self, changed: Container[str], parents: Container[str]) -> None:
-        """Called by the tree after nodes `changed`, and the lists of children of `parents`."""
         for node_slot, path in self._node_slots.items():
             if path in changed:
                 node_slot.offer(self._tree.get(path))

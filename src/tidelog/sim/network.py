@@ -145,7 +145,7 @@ class SimulatedNetwork:
         machine.is_on = True
         unanswered, machine.unanswered = machine.unanswered, {}
         for stream in unanswered:
-            stream.target.outgoing.send(Signal.RESET)
+            stream.target.outgoing.signal(Signal.RESET)
         self.trace.note(host, "power on", {})
 
     # -- for processes and transports ------------------------------------------------------------

@@ -90,7 +90,7 @@ class SimulatedTransport(asyncio.Transport):
         self._factory = factory
         self._is_open = True
         self._network.opened(self)
-        self.outgoing.send(Signal.CONNECT)
+        self.outgoing.signal(Signal.CONNECT)
 
     def abandon(self) -> None:
         """Whoever wanted to connect has given up."""
@@ -100,14 +100,14 @@ class SimulatedTransport(asyncio.Transport):
 
     def refuse(self) -> None:
         """Nobody listens at this end."""
-        self.outgoing.send(Signal.RESET)
+        self.outgoing.signal(Signal.RESET)
 
     def accept(self, process: Process, in_process: "Callable[[SimulatedTransport], None]") -> None:
         """The system answers for `process`, which is told when it runs."""
         self.process = process
         self._is_open = True
         self._network.opened(self)
-        self.outgoing.send(Signal.ACCEPT)
+        self.outgoing.signal(Signal.ACCEPT)
         process.loop.call_soon(in_process, self)
 
     def begin(self, protocol: asyncio.BaseProtocol) -> None:
@@ -128,7 +128,7 @@ class SimulatedTransport(asyncio.Transport):
             self._network.on_connect(self)
         elif not self._is_open:
             if isinstance(item, bytes):
-                self.outgoing.send(Signal.RESET)
+                self.outgoing.signal(Signal.RESET)
         elif self._connecting is not None:
             self._on_answer(item)
         elif isinstance(item, bytes):
@@ -168,7 +168,7 @@ class SimulatedTransport(asyncio.Transport):
         self._is_open = False
         self._network.closed(self)
         if self.host.is_on:
-            self.outgoing.send(Signal.RESET if self._received else signal)
+            self.outgoing.signal(Signal.RESET if self._received else signal)
 
     # -- the process's half: reading -------------------------------------------------------------
 
