@@ -91,6 +91,14 @@ class Agenda:
         heappush(self._entries, (when_s, next(self._numbers), entry))
         return entry
 
+    def new_entry(self, callback: Callable[[], object]) -> Entry:
+        """Something the world does again and again; `put` says when, once at a time."""
+        return Entry(self, None, self.now_s, callback, (), self._context)
+
+    def put(self, entry: Entry, when_s: float) -> None:
+        """Put an entry of `new_entry` on the agenda."""
+        heappush(self._entries, (when_s, next(self._numbers), entry))
+
     def on_cancelled(self) -> None:
         """An entry that is on the agenda will not be run."""
         self._cancelled_count += 1

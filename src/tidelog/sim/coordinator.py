@@ -220,7 +220,12 @@ class SimulatedCoordinatorService:
         self._trace.note(self._host, phrase, fields)
 
     def _on_death(self, session_id: int) -> None:
-        self.agenda.call_later(self.link_from(self._host).latency_s(), self.expire, session_id)
+        after_s = self.link_from(self._host).latency_s()
+        self.agenda.call_later(after_s, self._end_with_process, session_id)
+
+    def _end_with_process(self, session_id: int) -> None:
+        if session_id in self._sessions:
+            self._end(self._sessions[session_id], "session ended with its process")
 
     def _sessions_of(self, host: str) -> list[ServiceSession]:
         return [each for each in self._sessions.values() if each.connection.host == host]

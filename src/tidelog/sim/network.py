@@ -235,6 +235,7 @@ class ProcessNetwork:
         far = SimulatedTransport(network, far_host, None, local=target, peer=local)
         near.outgoing = Stream(network, near, far)
         far.outgoing = Stream(network, far, near)
+        near.incoming, far.incoming = far.outgoing, near.outgoing
         return near
 
     def _on_end(self) -> None:

@@ -6,7 +6,6 @@ What is sent to a machine that is off is lost.
 exceed the window, as with TCP: who sends more keeps it (`transport.py`).
 """
 
-from collections import deque
 from enum import Enum
 from random import Random
 from typing import TYPE_CHECKING
@@ -57,13 +56,15 @@ class Stream(InOrder[Item]):
         self.dispatch(signal, 0.0)
 
     def send(self, data: bytes) -> None:
-        link = self.link
-        self.unread_bytes += len(data)
-        piece_bytes = link.piece_bytes(len(data))
-        if piece_bytes < len(data):
-            self.dispatch(data[:piece_bytes], piece_bytes / link.conditions.bytes_per_s)
+        size_bytes = len(data)
+        self.unread_bytes += size_bytes
+        bytes_per_s = self.link.conditions.bytes_per_s
+        piece_bytes = self.link.piece_bytes(size_bytes)
+        if piece_bytes < size_bytes:
+            self.dispatch(data[:piece_bytes], piece_bytes / bytes_per_s)
             data = data[piece_bytes:]
-        self.dispatch(data, len(data) / link.conditions.bytes_per_s)
+            size_bytes -= piece_bytes
+        self.dispatch(data, size_bytes / bytes_per_s)
 
     def on_read(self, size_bytes: int) -> None:
         """The process at the end has taken some bytes: there is room for more."""
@@ -87,12 +88,15 @@ class Stream(InOrder[Item]):
 
     def break_off(self, random: Random) -> None:
         """Lose what is under way, from somewhere on, and reset the connection."""
-        under_way = list(self.under_way)
+        under_way = self.under_way
         whole_count = random.randint(0, len(under_way))
-        self.under_way = deque(under_way[:whole_count])
-        for arrives_s, item in under_way[whole_count : whole_count + 1]:
-            if isinstance(item, bytes) and (part := item[: random.randrange(len(item))]):
-                self.under_way.append((arrives_s, part))
+        first_lost = under_way[whole_count] if whole_count < len(under_way) else None
+        while len(under_way) > whole_count:
+            under_way.pop()
+        if first_lost is not None and isinstance(first_lost[1], bytes):
+            data = first_lost[1]
+            if part := data[: random.randrange(len(data))]:
+                under_way.append((first_lost[0], part))
         self.signal(Signal.RESET)
 
     def deliver(self, item: Item) -> None:

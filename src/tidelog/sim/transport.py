@@ -47,7 +47,8 @@ class SimulatedTransport(asyncio.Transport):
     __hash__ = object.__hash__  # Kept in dicts only, which have an order of their own.
 
     outgoing: Stream
-    """To the other end; set by who makes both ends."""
+    incoming: Stream
+    """To the other end and from there; set by who makes both ends."""
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class SimulatedTransport(asyncio.Transport):
         self._protocol: asyncio.BaseProtocol | None = None
         self._connecting: asyncio.Future[None] | None = None
         self._factory: ProtocolFactory | None = None
+        self._awaits_answer = False
         self._is_open = False
         """Whether the system has this connection."""
         self._received: deque[bytes] = deque()
@@ -87,6 +89,7 @@ class SimulatedTransport(asyncio.Transport):
     def connect(self, connected: "asyncio.Future[None]", factory: "ProtocolFactory") -> None:
         """Ask the far end; `connected` is settled when it has answered."""
         self._connecting = connected
+        self._awaits_answer = True
         self._factory = factory
         self._is_open = True
         self._network.opened(self)
@@ -124,16 +127,18 @@ class SimulatedTransport(asyncio.Transport):
 
     def on_arrival(self, item: Item) -> None:
         """Something comes from the other end."""
-        if item is Signal.CONNECT:
+        if isinstance(item, bytes):
+            if self._is_open:
+                self._received.append(item)
+                self._wake_reader()
+            else:
+                self.outgoing.signal(Signal.RESET)
+        elif item is Signal.CONNECT:
             self._network.on_connect(self)
         elif not self._is_open:
-            if isinstance(item, bytes):
-                self.outgoing.signal(Signal.RESET)
-        elif self._connecting is not None:
+            return
+        elif self._awaits_answer:
             self._on_answer(item)
-        elif isinstance(item, bytes):
-            self._received.append(item)
-            self._wake_reader()
         else:
             self._on_end(item)
 
@@ -148,7 +153,8 @@ class SimulatedTransport(asyncio.Transport):
         self._unsent_bytes = 0
         self._end_system_half(Signal.END if self._protocol is not None else Signal.RESET)
 
-    def _on_answer(self, item: Item) -> None:
+    def _on_answer(self, item: Signal) -> None:
+        self._awaits_answer = False
         self._loop.call_soon(self._connected, item is Signal.ACCEPT)
         if item is not Signal.ACCEPT:
             self._is_open = False
@@ -243,10 +249,6 @@ class SimulatedTransport(asyncio.Transport):
             left_bytes -= len(first)
         self.incoming.on_read(max_bytes - left_bytes)
         return b"".join(taken)
-
-    @property
-    def incoming(self) -> Stream:
-        return self.outgoing.target.outgoing
 
     def pause_reading(self) -> None:
         self._is_reading = False

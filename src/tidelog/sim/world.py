@@ -61,6 +61,7 @@ class World:
         self._numbers = count()
         self._observers: list[Observer] = []
         self._current: Process | None = None
+        self._running_loop: ProcessLoop | None = None
         self._collect_at = _COLLECT_EVERY_CALLBACKS
 
     def __enter__(self) -> "World":
@@ -194,12 +195,15 @@ class World:
     def _turn(self, loop: ProcessLoop) -> None:
         process = self._by_loop[loop]
         self._current = process
-        events._set_running_loop(loop)
-        sys.set_asyncgen_hooks(finalizer=loop.finish_generator)
+        if loop is not self._running_loop:
+            # asyncio asks the system for the process id here, which takes longer than a callback.
+            # So the loop of the last turn stays, for the world's own code has no use for any.
+            self._running_loop = loop
+            events._set_running_loop(loop)
+            sys.set_asyncgen_hooks(finalizer=loop.finish_generator)
         try:
             callback_count = loop.run_until_idle()
         finally:
-            events._set_running_loop(None)
             self._current = None
         self.callback_count += callback_count
         self.trace.on_turn(self.agenda.now_s, process.number, callback_count)
@@ -217,7 +221,7 @@ class World:
         hooks = sys.get_asyncgen_hooks()
         loop_before = events._get_running_loop()
         gc.disable()
-        events._set_running_loop(None)
+        self._running_loop = None
         try:
             yield
         finally:

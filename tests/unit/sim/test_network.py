@@ -273,6 +273,28 @@ def test_who_gives_up_connecting_leaves_nothing_behind(sink: Scene) -> None:
     assert sink.network.connection_count == 0
 
 
+def test_a_connection_may_be_over_before_its_process_hears_that_it_began(sink: Scene) -> None:
+    peers: list[Peer] = []
+
+    async def use(network: Network) -> None:
+        peers.append(await connect(network))
+        await asyncio.Event().wait()
+
+    client = sink.start_client(use)
+    sink.world.run_for(0)
+    client.pause()
+    sink.world.run_until(lambda: bool(sink.accepted), within_s=1)
+    server = sink.accepted[0].transport
+    assert server is not None
+    server.write(b"hello and good-bye")
+    server.close()
+    sink.world.run_for(1)
+    client.resume()
+    sink.world.run_for(1)
+    assert peers[0].received == b"hello and good-bye"
+    assert peers[0].losses == [None]
+
+
 def test_a_port_is_used_by_one(sink: Scene) -> None:
     async def reserve(process: Process) -> None:
         network = sink.network.attach(process, SERVER)
