@@ -24,11 +24,12 @@ Rules, of every state that comes out:
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicPartition
-from tidelog.core.controller.changes import PartitionChanged
+from tidelog.core.controller.changes import Change, PartitionChanged
 from tidelog.core.controller.image import BrokerImage, ClusterImage, LastStop, PartitionImage
 
 NOBODY_RETURNED: Mapping[BrokerId, LastStop] = {}
@@ -73,6 +74,19 @@ class Candidates:
             if shutting_down.get(broker_id) != broker.broker_epoch
         )
         return cls(brokers, staying, offline_replicas, allow_unclean)
+
+    def without(self, broker_id: BrokerId) -> "Candidates":
+        """The same, but that broker is shutting down."""
+        return replace(self, staying=self.staying - {broker_id})
+
+    def require_registered(self, broker_id: BrokerId, broker_epoch: int) -> None:
+        """Refuse who does not speak for the registration that is known of it."""
+        registered = self.brokers.get(broker_id)
+        if registered is None or registered.broker_epoch != broker_epoch:
+            raise RequestRefused(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"broker {broker_id} is not registered under the broker epoch {broker_epoch}",
+            )
 
     def fit(self, topic_partition: TopicPartition) -> Fit:
         offline = self.offline_replicas.get(topic_partition)
@@ -195,7 +209,9 @@ def elect(
     # Members that stopped uncleanly count only now that no other is left (E6).
     choice = choose_leader(state.replicas, trusted, fit.staying, allow_unclean=False)
     if choice is None and candidates.allow_unclean(topic_partition.topic):
-        choice = choose_leader(state.replicas, trusted, fit.staying, allow_unclean=True)
+        # Who is being added may have nothing yet: the last to lose everything to.
+        by_age = sorted(state.replicas, key=lambda each: each in state.adding_replicas)
+        choice = choose_leader(by_age, trusted, fit.staying, allow_unclean=True)
     if choice is None:
         return _led(state, NO_BROKER, trusted, begins=False, unclean=False)
     return _led(state, choice.leader, (choice.leader,), begins=True, unclean=choice.unclean)
@@ -245,6 +261,21 @@ def _assert_sound(state: PartitionImage) -> None:
     assert state.isr  # E1
     assert set(state.isr) <= set(state.replicas)  # E1
     assert state.leader == NO_BROKER or state.leader in state.isr  # E1
+
+
+def unclean_elections(image: ClusterImage, changes: Iterable[Change]) -> list[UncleanElection]:
+    """Those of `changes`, made on request in `image`, by which somebody out of sync leads.
+
+    Not for what `membership.py` finds: it also distrusts members that came back, and says so.
+    """
+    found = []
+    for change in changes:
+        if isinstance(change, PartitionChanged) and change.state.leader != NO_BROKER:
+            before = image.topics[change.topic].partitions[change.partition]
+            if change.state.leader not in before.isr:
+                where = TopicPartition(change.topic, change.partition)
+                found.append(UncleanElection(where, change.state.leader, before.isr))
+    return found
 
 
 def is_led(state: PartitionImage, brokers: Mapping[BrokerId, BrokerImage], written_at: int) -> bool:

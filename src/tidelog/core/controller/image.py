@@ -105,7 +105,9 @@ class TopicImage:
 
     @property
     def replication_factor(self) -> int:
-        return len(self.partitions[0].replicas)
+        """Replicas of each partition, without those of a moving one that will go."""
+        first = self.partitions[0]
+        return len(first.replicas) - len(first.removing_replicas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,12 +75,7 @@ def alter_partitions(
     transaction. Raises RequestRefused(STALE_BROKER_EPOCH) if `sender` does not speak for the
     registration that is known of it.
     """
-    registered = candidates.brokers.get(sender)
-    if registered is None or registered.broker_epoch != sender_epoch:
-        raise RequestRefused(
-            ErrorCode.STALE_BROKER_EPOCH,
-            f"broker {sender} is not registered under the broker epoch {sender_epoch}",
-        )
+    candidates.require_registered(sender, sender_epoch)
     decision: Decision[IsrOutcome] = Decision([], [])
     altered: dict[TopicPartition, PartitionImage] = {}
     for proposal in proposals:

@@ -20,7 +20,7 @@ Rules:
 Where to start is an argument: nothing here draws lots.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import count, zip_longest
 
 from tidelog.base.errors import ErrorCode, RequestRefused
@@ -65,18 +65,26 @@ def require_enough(brokers: Mapping[BrokerId, BrokerImage], replication_factor: 
 
 
 def start_after(brokers: Mapping[BrokerId, BrokerImage], first_leader: BrokerId) -> int:
-    """The `start_index` with which a topic whose partition 0 prefers `first_leader` goes on."""
+    """The `start_index` with which a topic whose partition 0 prefers `first_leader` goes on.
+
+    If that broker is away, the one with the next larger id stands in for it, as in Kafka.
+    """
     line = _line_up(_racks(brokers))
-    return line.index(first_leader) if first_leader in line else 0
+    stands_in = min((each for each in line if each >= first_leader), default=None)
+    return 0 if stands_in is None else line.index(stands_in)
 
 
 def require_valid(
     replicas: Sequence[BrokerId],
     brokers: Mapping[BrokerId, BrokerImage],
+    staying: Set[BrokerId],
     *,
     replication_factor: int | None,
 ) -> None:
-    """Refuse an assignment by hand that names nobody, a stranger, somebody twice or too many."""
+    """Refuse an assignment by hand that names nobody, a stranger, somebody twice or too many.
+
+    It may name brokers that are about to stop, but not only those: nobody could begin to lead.
+    """
     if not replicas:
         raise _bad_assignment("an assignment names no replica")
     for broker_id in replicas:
@@ -84,6 +92,8 @@ def require_valid(
             raise _bad_assignment(f"an assignment names broker {broker_id}, which is not alive")
     if len(set(replicas)) < len(replicas):
         raise _bad_assignment(f"an assignment names a broker twice: {list(replicas)}")
+    if staying.isdisjoint(replicas):
+        raise _bad_assignment(f"all brokers of an assignment are about to stop: {list(replicas)}")
     if replication_factor is not None and len(replicas) != replication_factor:
         raise _bad_assignment(
             f"an assignment names {len(replicas)} replica(s) where other partitions of the topic "

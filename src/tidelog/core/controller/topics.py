@@ -16,7 +16,13 @@ from tidelog.core.controller import names
 from tidelog.core.controller.changes import PartitionsAdded, TopicCreated, TopicDeleted
 from tidelog.core.controller.decision import Decision
 from tidelog.core.controller.election import first_state
-from tidelog.core.controller.image import ClusterImage, PartitionImage, Settings, TopicImage
+from tidelog.core.controller.image import (
+    BrokerImage,
+    ClusterImage,
+    PartitionImage,
+    Settings,
+    TopicImage,
+)
 from tidelog.core.controller.placement import Replicas, place, require_valid, start_after
 from tidelog.core.controller.requests import (
     USE_DEFAULT,
@@ -55,21 +61,23 @@ def create_topics(
     image: ClusterImage,
     topics: Sequence[NewTopic],
     *,
+    staying: Set[BrokerId] | None = None,
     defaults: TopicDefaults,
     chance: Chance,
     validate_configs: ValidateConfigs,
 ) -> Decision[TopicOutcome]:
-    """Create each topic that may be created."""
+    """Create each topic that may be created, on brokers that are `staying`: all if not said."""
     times = Counter(topic.name for topic in topics)
     if sum(_partition_count(topic, defaults) for topic in topics) > PARTITIONS_PER_REQUEST_MAX:
         return Decision([_too_many(name) for name in times], [])
     existing = names.folded(image.topics) if any(map(names.can_collide, times)) else {}
+    usable = _usable(image, staying)
     decision: Decision[TopicOutcome] = Decision([], [])
     for topic in {topic.name: topic for topic in topics}.values():
         try:
             _require_once(topic.name, times)
             _require_creatable(topic.name, image, existing)
-            created = _created(topic, image, defaults, chance, validate_configs)
+            created = _created(topic, image, usable, defaults, chance, validate_configs)
         except RequestRefused as refusal:
             decision.outcomes.append(_refused(topic.name, refusal))
             continue
@@ -77,6 +85,12 @@ def create_topics(
         decision.changes.append(created)
         decision.outcomes.append(_created_outcome(created))
     return decision
+
+
+def _usable(image: ClusterImage, staying: Set[BrokerId] | None) -> Mapping[BrokerId, BrokerImage]:
+    if staying is None:
+        return image.brokers
+    return {each: broker for each, broker in image.brokers.items() if each in staying}
 
 
 def _partition_count(topic: NewTopic, defaults: TopicDefaults) -> int:
@@ -116,6 +130,7 @@ def _require_creatable(name: str, image: ClusterImage, existing: Mapping[str, st
 def _created(
     topic: NewTopic,
     image: ClusterImage,
+    usable: Mapping[BrokerId, BrokerImage],
     defaults: TopicDefaults,
     chance: Chance,
     validate_configs: ValidateConfigs,
@@ -123,11 +138,11 @@ def _created(
     configs = _given_configs(topic)
     validate_configs(configs)
     replicas = (
-        _replicas_by_hand(topic, image)
+        _replicas_by_hand(topic, image, usable.keys())
         if topic.assignments
-        else _replicas_by_rule(topic, image, defaults, chance)
+        else _replicas_by_rule(topic, usable, defaults, chance)
     )
-    partitions = _first_states(replicas, image.brokers.keys())
+    partitions = _first_states(replicas, usable.keys())
     return TopicCreated(TopicImage(topic.name, chance.new_topic_id(), partitions), configs)
 
 
@@ -141,7 +156,9 @@ def _given_configs(topic: NewTopic) -> dict[str, str]:
     return configs
 
 
-def _replicas_by_hand(topic: NewTopic, image: ClusterImage) -> tuple[Replicas, ...]:
+def _replicas_by_hand(
+    topic: NewTopic, image: ClusterImage, staying: Set[BrokerId]
+) -> tuple[Replicas, ...]:
     if topic.replication_factor != USE_DEFAULT or topic.partition_count != USE_DEFAULT:
         raise RequestRefused(
             ErrorCode.INVALID_REQUEST,
@@ -154,7 +171,7 @@ def _replicas_by_hand(topic: NewTopic, image: ClusterImage) -> tuple[Replicas, .
             raise RequestRefused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} is assigned twice"
             )
-        require_valid(replicas, image.brokers, replication_factor=replication_factor)
+        require_valid(replicas, image.brokers, staying, replication_factor=replication_factor)
         replication_factor = len(replicas)
         assigned[partition] = replicas
     if sorted(assigned) != list(range(len(assigned))):
@@ -166,7 +183,10 @@ def _replicas_by_hand(topic: NewTopic, image: ClusterImage) -> tuple[Replicas, .
 
 
 def _replicas_by_rule(
-    topic: NewTopic, image: ClusterImage, defaults: TopicDefaults, chance: Chance
+    topic: NewTopic,
+    usable: Mapping[BrokerId, BrokerImage],
+    defaults: TopicDefaults,
+    chance: Chance,
 ) -> tuple[Replicas, ...]:
     replication_factor, partition_count = topic.replication_factor, topic.partition_count
     if replication_factor < USE_DEFAULT or replication_factor == 0:
@@ -183,9 +203,9 @@ def _replicas_by_rule(
         replication_factor = defaults.default_replication_factor
     if partition_count == USE_DEFAULT:
         partition_count = defaults.num_partitions
-    bound = max(len(image.brokers), 1)
+    bound = max(len(usable), 1)
     return place(
-        image.brokers,
+        usable,
         partition_count=partition_count,
         replication_factor=replication_factor,
         first_partition=0,
@@ -194,8 +214,10 @@ def _replicas_by_rule(
     )
 
 
-def _first_states(assigned: Sequence[Replicas], live: Set[BrokerId]) -> tuple[PartitionImage, ...]:
-    return tuple(first_state(replicas, live) for replicas in assigned)
+def _first_states(
+    assigned: Sequence[Replicas], staying: Set[BrokerId]
+) -> tuple[PartitionImage, ...]:
+    return tuple(first_state(replicas, staying) for replicas in assigned)
 
 
 def _created_outcome(created: TopicCreated) -> TopicOutcome:
@@ -210,16 +232,23 @@ def _created_outcome(created: TopicCreated) -> TopicOutcome:
 
 
 def create_partitions(
-    image: ClusterImage, topics: Sequence[NewPartitions]
+    image: ClusterImage,
+    topics: Sequence[NewPartitions],
+    *,
+    staying: Set[BrokerId] | None = None,
 ) -> Decision[TopicOutcome]:
-    """Give each topic as many partitions as are asked for, if that is more than it has."""
+    """Give each topic as many partitions as are asked for, if that is more than it has.
+
+    New partitions are on brokers that are `staying`: all if not said.
+    """
+    usable = _usable(image, staying)
     times = Counter(topic.topic for topic in topics)
     decision: Decision[TopicOutcome] = Decision([], [])
     budget = PARTITIONS_PER_REQUEST_MAX
     for topic in {topic.topic: topic for topic in topics}.values():
         try:
             _require_once(topic.topic, times)
-            added = _added(topic, image, budget)
+            added = _added(topic, image, usable, budget)
         except RequestRefused as refusal:
             decision.outcomes.append(_refused(topic.topic, refusal))
             continue
@@ -229,7 +258,12 @@ def create_partitions(
     return decision
 
 
-def _added(request: NewPartitions, image: ClusterImage, budget: int) -> PartitionsAdded:
+def _added(
+    request: NewPartitions,
+    image: ClusterImage,
+    usable: Mapping[BrokerId, BrokerImage],
+    budget: int,
+) -> PartitionsAdded:
     topic = image.topics.get(request.topic)
     if topic is None:
         raise RequestRefused(
@@ -247,17 +281,21 @@ def _added(request: NewPartitions, image: ClusterImage, budget: int) -> Partitio
             ErrorCode.POLICY_VIOLATION,
             f"one request may create at most {PARTITIONS_PER_REQUEST_MAX} partitions",
         )
-    replicas = _added_replicas(request, topic, image, missing)
-    return PartitionsAdded(topic.name, count, _first_states(replicas, image.brokers.keys()))
+    replicas = _added_replicas(request, topic, image, usable, missing)
+    return PartitionsAdded(topic.name, count, _first_states(replicas, usable.keys()))
 
 
 def _added_replicas(
-    request: NewPartitions, topic: TopicImage, image: ClusterImage, missing: int
+    request: NewPartitions,
+    topic: TopicImage,
+    image: ClusterImage,
+    usable: Mapping[BrokerId, BrokerImage],
+    missing: int,
 ) -> Sequence[Replicas]:
     if request.assignments is None:
-        start_index = start_after(image.brokers, topic.partitions[0].replicas[0])
+        start_index = start_after(usable, topic.partitions[0].replicas[0])
         return place(
-            image.brokers,
+            usable,
             partition_count=missing,
             replication_factor=topic.replication_factor,
             first_partition=len(topic.partitions),
@@ -270,7 +308,12 @@ def _added_replicas(
             f"{missing} partition(s) are to be added, but {len(request.assignments)} are assigned",
         )
     for replicas in request.assignments:
-        require_valid(replicas, image.brokers, replication_factor=topic.replication_factor)
+        require_valid(
+            replicas,
+            image.brokers,
+            usable.keys(),
+            replication_factor=topic.replication_factor,
+        )
     return request.assignments
 
 

@@ -114,6 +114,16 @@ def test_an_unclean_leader_is_alone_in_sync_and_that_is_said() -> None:
     assert wanted.unclean
 
 
+def test_an_unclean_leader_is_not_one_that_is_being_added_if_there_is_another() -> None:
+    state = replace(partition(3, 2, 1, leader=1, isr=(1,)), adding_replicas=ids(3))
+    after = elected(state, candidates(2, 3, allow_unclean=True))
+    assert after is not None
+    assert after.leader == 2
+    after = elected(state, candidates(3, allow_unclean=True))
+    assert after is not None
+    assert after.leader == 3
+
+
 def test_a_replica_on_a_broken_disk_is_as_good_as_dead() -> None:
     after = elected(partition(1, 2, 3), candidates(1, 2, 3, offline=(1,)))
     assert after == partition(1, 2, 3, leader=2, isr=(2, 3), epoch=1)

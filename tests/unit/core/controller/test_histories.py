@@ -22,13 +22,26 @@ from tidelog.core.controller.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from tidelog.core.controller.election import Candidates, Elections, first_state
+from tidelog.core.controller.election import (
+    Candidates,
+    Elections,
+    first_state,
+    unclean_elections,
+)
 from tidelog.core.controller.image import BrokerImage, LastStop, PartitionImage, TopicImage
 from tidelog.core.controller.isr import IsrProposal, alter_partitions
 from tidelog.core.controller.membership import on_brokers_changed, on_loaded, on_replicas_changed
+from tidelog.core.controller.preferred import ElectionType, elect_leaders, rebalance
+from tidelog.core.controller.reassignment import (
+    Reassignment,
+    alter_reassignments,
+    is_moving,
+    target_of,
+)
+from tidelog.core.controller.shutdown import controlled_shutdown
 
 BROKERS = [BrokerId(number) for number in range(1, 6)]
-TOPICS = ["safe", "safer", "brave"]
+TOPICS = ["safe", "brave"]
 
 some_brokers = st.lists(st.sampled_from(BROKERS), min_size=1, max_size=4, unique=True).map(tuple)
 fates = st.lists(
@@ -43,14 +56,18 @@ fates = st.lists(
 
 @dataclass(slots=True)
 class Truth:
-    """What is so in one partition. `reign` is who began the leader epoch, and as what."""
+    """What is so in one partition.
+
+    `reign` is who began the leader epoch, and as what; `target` where it was last to be moved to.
+    """
 
     complete: set[BrokerId]
     reign: tuple[BrokerId, int]
+    target: tuple[BrokerId, ...]
 
 
 class ClusterHistory(RuleBasedStateMachine):
-    """One controller after another, with five brokers and up to three topics."""
+    """One controller after another, with five brokers and two topics."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,6 +79,7 @@ class ClusterHistory(RuleBasedStateMachine):
         self.written_at: dict[TopicPartition, int] = {}
         self.truth: dict[TopicPartition, Truth] = {}
         self.topics_made = 0
+        self.is_brave = False
         self.unheard: dict[BrokerId, LastStop] = {}
 
     @initialize()
@@ -88,9 +106,21 @@ class ClusterHistory(RuleBasedStateMachine):
 
     @rule(broker_id=st.sampled_from(BROKERS))
     def a_broker_says_that_it_stops(self, broker_id: BrokerId) -> None:
-        if broker_id in self.registered:
-            self.shutting_down[broker_id] = self.registered[broker_id].broker_epoch
-            self._take(on_replicas_changed(self.image, list(self.truth), self._candidates()))
+        if broker_id not in self.registered:
+            return
+        epoch = self._epoch(broker_id)
+        given_up = controlled_shutdown(
+            self.image, self._candidates(), broker_id=broker_id, broker_epoch=epoch
+        )
+        self.shutting_down[broker_id] = epoch
+        self._take(Elections(given_up.changes, given_up.unclean))
+        for each in self.truth:
+            state, staying = self._state(each), self._candidates().fit(each).staying
+            if state.leader == broker_id:
+                assert each in given_up.remaining or len(state.replicas) == 1
+                assert staying.isdisjoint(state.isr)
+            elif broker_id in state.isr:
+                assert staying.isdisjoint(state.isr)
 
     @precondition(lambda self: self.truth)
     @rule(data=st.data(), broker_ids=st.sets(st.sampled_from(BROKERS), max_size=2))
@@ -101,13 +131,15 @@ class ClusterHistory(RuleBasedStateMachine):
         self.offline[each] = broker_ids
         self._take(on_replicas_changed(self.image, [each], self._candidates()))
 
-    @rule(name=st.sampled_from(TOPICS), assigned=st.lists(some_brokers, min_size=1, max_size=3))
+    @rule(name=st.sampled_from(TOPICS), assigned=st.lists(some_brokers, min_size=1, max_size=2))
     def a_topic_is_made_or_grows(self, name: str, assigned: list[tuple[BrokerId, ...]]) -> None:
         staying = self._candidates().staying
         live = [replicas for replicas in assigned if set(replicas) <= staying]
         if not live:
             return
         known = self.image.topics.get(name)
+        if known is not None and len(known.partitions) > 2:
+            return  # Few partitions, so that much happens to each.
         partitions = tuple(first_state(replicas, staying) for replicas in live)
         if known is None:
             self.topics_made += 1
@@ -131,7 +163,9 @@ class ClusterHistory(RuleBasedStateMachine):
         if state.leader not in self.registered:
             return
         others = [member for member in state.replicas if member != state.leader]
-        chosen = data.draw(st.sets(st.sampled_from(others)) if others else st.just(set()))
+        fit = {member for member in others if member in self._candidates().fit(each).staying}
+        some = st.sets(st.sampled_from(others)) if others else st.just(set())
+        chosen = data.draw(st.just(fit) | some)
         members = [state.leader, *(member for member in others if member in chosen)]
         proposal = IsrProposal(
             topic_id=self.image.topics[each.topic].topic_id,
@@ -153,6 +187,56 @@ class ClusterHistory(RuleBasedStateMachine):
             # Whoever is let in has fetched everything under the registration it has.
             self.truth[each].complete |= set(members)
         self._write(decision.changes)
+
+    @precondition(lambda self: self.truth)
+    @rule(data=st.data(), goal=st.none() | some_brokers)
+    def a_partition_is_moved_or_left_where_it_was(
+        self, data: st.DataObject, goal: tuple[BrokerId, ...] | None
+    ) -> None:
+        each = self._draw_partition(data)
+        before = self._state(each)
+        original = set(before.replicas) - set(before.adding_replicas)
+        decision = alter_reassignments(
+            self.image,
+            [Reassignment(*each, goal)],
+            self._candidates(),
+            allow_replication_factor_change=True,
+        )
+        if decision.outcomes[0].error is not ErrorCode.NONE:
+            assert decision.changes == []
+            return
+        if goal is not None:
+            self.truth[each].target = goal
+        self._take_changes(decision.changes)
+        after = self._state(each)
+        if is_moving(after):
+            assert set(after.adding_replicas) == set(after.replicas) - original
+        if goal is None:
+            assert set(after.replicas) == original
+            self.truth[each].target = after.replicas
+
+    @precondition(lambda self: self.truth)
+    @rule(election_type=st.sampled_from(ElectionType))
+    def leaders_are_elected_by_request(self, election_type: ElectionType) -> None:
+        decision = elect_leaders(self.image, election_type, None, self._candidates())
+        self.is_brave = election_type is ElectionType.UNCLEAN
+        elected = sum(each.error is ErrorCode.NONE for each in decision.outcomes)
+        assert elected == len(decision.changes)
+        self._take_changes(decision.changes)
+        self.is_brave = False
+
+    @precondition(lambda self: self.truth)
+    @rule(percentage=st.sampled_from([0, 10, 50]))
+    def leaders_go_back(self, percentage: int) -> None:
+        changes = rebalance(self.image, self._candidates(), imbalance_percentage=percentage)
+        assert not unclean_elections(self.image, changes)
+        self._take_changes(changes)
+        if percentage == 0:
+            for each in self.truth:
+                state, staying = self._state(each), self._candidates().fit(each).staying
+                preferred = state.replicas[0]
+                if not is_moving(state) and preferred in staying and preferred in state.isr:
+                    assert state.leader == preferred
 
     # -- what must hold --------------------------------------------------------------------------
 
@@ -179,6 +263,20 @@ class ClusterHistory(RuleBasedStateMachine):
             if state.leader != NO_BROKER:
                 assert set(state.isr) <= truth.complete
                 assert set(state.isr) <= self._candidates().fit(each).live
+
+    @invariant()
+    def a_move_ends_where_it_was_to_go(self) -> None:
+        for each, truth in self.truth.items():
+            state = self._state(each)
+            assert target_of(state) == truth.target
+            count = len(truth.target)
+            assert state.replicas[:count] == truth.target
+            assert state.replicas[count:] == state.removing_replicas
+            assert set(state.adding_replicas) <= set(truth.target)
+            if is_moving(state) and set(truth.target) <= set(state.isr):
+                staying = self._candidates().fit(each).staying
+                assert state.leader not in truth.target
+                assert state.leader == NO_BROKER or staying.isdisjoint(truth.target)
 
     # -- how it is carried out -------------------------------------------------------------------
 
@@ -224,13 +322,18 @@ class ClusterHistory(RuleBasedStateMachine):
 
     def _take(self, elected: Elections) -> None:
         unclean = {each.topic_partition for each in elected.unclean}
-        assert all(each.topic == "brave" for each in unclean)
+        assert all(each.topic == "brave" for each in unclean) or self.is_brave
         for change in elected.changes:
             where = TopicPartition(change.topic, change.partition)
             self._assert_safe(where, self._state(where), change.state, unclean=where in unclean)
         self._write(elected.changes)
         for returned in set(self.unheard) & set(self.registered):
             self._assert_trusted(returned, self.unheard.pop(returned))
+
+    def _take_changes(self, changes: Sequence[Change]) -> None:
+        """What follows from a request."""
+        partitions = [each for each in changes if isinstance(each, PartitionChanged)]
+        self._take(Elections(partitions, unclean_elections(self.image, changes)))
 
     def _assert_trusted(self, returned: BrokerId, stop: LastStop) -> None:
         """Who stopped uncleanly is in sync with nobody but itself (R13)."""
@@ -278,6 +381,11 @@ class ClusterHistory(RuleBasedStateMachine):
         assert after.isr
         assert set(after.isr) <= set(after.replicas)
         assert after.leader == NO_BROKER or after.leader in after.isr
+        if after.leader != NO_BROKER and not set(before.replicas) <= set(after.replicas):
+            assert after.leader_epoch > before.leader_epoch
+        original = set(before.replicas) - set(before.adding_replicas)
+        if not is_moving(after) and set(after.replicas) != original:
+            assert set(after.isr) == set(after.replicas)
         assert after != replace(
             before,
             leader_epoch=after.leader_epoch,
@@ -297,7 +405,9 @@ class ClusterHistory(RuleBasedStateMachine):
         for number, state in enumerate(partitions, first):
             each = TopicPartition(name, number)
             self.written_at[each] = self.counter
-            self.truth[each] = Truth(set(state.isr), (state.leader, self._epoch(state.leader)))
+            self.truth[each] = Truth(
+                set(state.isr), (state.leader, self._epoch(state.leader)), state.replicas
+            )
 
     def _forget(self, name: str) -> None:
         for each in [each for each in self.truth if each.topic == name]:

@@ -147,6 +147,22 @@ def test_a_state_that_was_just_made_has_seen_everybody() -> None:
     assert on_loaded(cluster(live, topic("t", 1, partition(1))), {}, known(live)).changes == []
 
 
+def test_a_move_ends_when_somebody_in_its_target_can_lead_again() -> None:
+    state = replace(
+        partition(3, 4, 1, leader=1, isr=(1, 3, 4)),
+        adding_replicas=ids(3, 4),
+        removing_replicas=ids(1),
+    )
+    image = cluster(brokers(1, 3, 4), topic("t", 1, state))
+    live = {**brokers(1, 4), **returned(3, LastStop.CLEAN)}
+    elected = on_brokers_changed(image, known(live, stopping=(4,)))
+    # Not yet: broker 4 left the isr because it stops, and the target is not whole.
+    (after,) = states(elected).values()
+    assert (after.leader, after.isr, after.replicas) == (1, ids(1, 3), ids(3, 4, 1))
+    elected = on_brokers_changed(image, known(live))
+    assert states(elected) == {TP: partition(3, 4, leader=3, isr=(3, 4), epoch=1)}
+
+
 def test_a_broken_log_directory_moves_leaderships_and_its_repair_brings_them_back() -> None:
     image = cluster(brokers(1, 2), topic("t", 1, partition(1, 2), partition(2, 1, isr=(2,))))
     broken = known(brokers(1, 2), offline={TopicPartition("t", 1): ids(2), TP: ids(1)})

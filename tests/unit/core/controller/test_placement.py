@@ -99,16 +99,29 @@ def test_leaders_are_balanced(drawn: tuple[list[str | None], int, int, int, int]
     assert Counter(replicas[0] for replicas in assigned) == dict.fromkeys(live, 3)
 
 
-@given(st.integers(1, 3), st.integers(1, 4), st.integers(0, 9), st.integers(0, 9))
-def test_replicas_are_in_different_racks_while_there_are_enough(
-    replication_factor: int, brokers_per_rack: int, start_index: int, shift: int
+@given(
+    st.lists(st.sampled_from("aaaabbcde"), min_size=1, max_size=12),
+    st.integers(1, 5),
+    st.integers(0, 20),
+    st.integers(0, 20),
+    st.integers(0, 30),
+)
+def test_replicas_are_in_as_many_racks_as_there_are_however_uneven(
+    racks: list[str], replication_factor: int, start_index: int, shift: int, first_partition: int
 ) -> None:
-    live = {
-        BrokerId(number): broker(number, rack="abc"[number % 3])
-        for number in range(3 * brokers_per_rack)
-    }
-    for replicas in placed(live, 20, replication_factor, start_index=start_index, shift=shift):
-        assert len({live[each].rack for each in replicas}) == replication_factor
+    live = {BrokerId(number): broker(number, rack=rack) for number, rack in enumerate(racks)}
+    replication_factor = min(replication_factor, len(live))
+    for replicas in placed(
+        live,
+        3 * len(live),
+        replication_factor,
+        first_partition=first_partition,
+        start_index=start_index,
+        shift=shift,
+    ):
+        assert len(set(replicas)) == replication_factor
+        expected = min(replication_factor, len(set(racks)))
+        assert len({live[each].rack for each in replicas}) == expected
 
 
 def test_a_cluster_in_which_one_broker_has_no_rack_ignores_racks() -> None:
@@ -125,8 +138,46 @@ def test_a_topic_that_grows_goes_on_where_it_stopped() -> None:
     assert [replicas[0] for replicas in grown] == [replicas[0] for replicas in whole[3:]]
 
 
-def test_a_topic_whose_first_leader_is_gone_grows_from_the_first_broker() -> None:
-    assert start_after(brokers(0, 1), BrokerId(9)) == 0
+@given(
+    st.integers(1, 9),
+    st.integers(1, 3),
+    st.integers(0, 8),
+    st.integers(1, 12),
+    st.lists(st.integers(1, 5), max_size=4),
+)
+def test_leaders_of_a_topic_that_grows_step_by_step_are_those_of_one_made_at_once(
+    broker_count: int, replication_factor: int, start: int, first_count: int, steps: list[int]
+) -> None:
+    live = brokers(*range(broker_count))
+    replication_factor = min(replication_factor, broker_count)
+    start %= broker_count
+    grown = list(placed(live, first_count, replication_factor, start_index=start, shift=start))
+    for step in steps:
+        index = start_after(live, grown[0][0])
+        grown += placed(
+            live,
+            step,
+            replication_factor,
+            first_partition=len(grown),
+            start_index=index,
+            shift=index,
+        )
+    whole = placed(live, len(grown), replication_factor, start_index=start, shift=start)
+    assert [replicas[0] for replicas in grown] == [replicas[0] for replicas in whole]
+
+
+@pytest.mark.parametrize(("gone", "index"), [(9, 0), (1, 1), (-1, 0)])
+def test_a_topic_whose_first_leader_is_gone_grows_from_the_next_broker(
+    gone: int, index: int
+) -> None:
+    assert start_after(brokers(0, 2, 3), BrokerId(gone)) == index
+
+
+def test_with_racks_the_next_broker_is_where_it_stands_in_the_line() -> None:
+    racks = {0: "a", 1: "a", 3: "b"}
+    live = {BrokerId(number): broker(number, rack=rack) for number, rack in racks.items()}
+    assert start_after(live, BrokerId(2)) == 1
+    assert start_after(live, BrokerId(1)) == 2
 
 
 @pytest.mark.parametrize(
@@ -135,10 +186,18 @@ def test_a_topic_whose_first_leader_is_gone_grows_from_the_first_broker() -> Non
 )
 def test_a_wrong_assignment_is_refused(replicas: Replicas, replication_factor: int | None) -> None:
     with pytest.raises(RequestRefused) as refusal:
-        require_valid(replicas, brokers(1, 2), replication_factor=replication_factor)
+        require_valid(
+            replicas, brokers(1, 2), set(ids(1, 2)), replication_factor=replication_factor
+        )
     assert refusal.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_a_right_assignment_is_taken() -> None:
-    require_valid(ids(2, 1), brokers(1, 2), replication_factor=2)
-    require_valid(ids(2), brokers(1, 2), replication_factor=None)
+    require_valid(ids(2, 1), brokers(1, 2), set(ids(1)), replication_factor=2)
+    require_valid(ids(2), brokers(1, 2), set(ids(2)), replication_factor=None)
+
+
+def test_an_assignment_to_brokers_that_stop_is_refused() -> None:
+    with pytest.raises(RequestRefused) as refusal:
+        require_valid(ids(2), brokers(1, 2), set(ids(1)), replication_factor=None)
+    assert refusal.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT

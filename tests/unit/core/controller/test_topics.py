@@ -4,6 +4,7 @@ The codes and their order of precedence were compared with those of Apache Kafka
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 from uuid import UUID
 
@@ -43,9 +44,16 @@ def only_retention(settings: Settings) -> None:
             raise RequestRefused(ErrorCode.INVALID_CONFIG, f"{name} is not a topic setting")
 
 
-def create(*requested: NewTopic, image: ClusterImage = IMAGE) -> Decision[TopicOutcome]:
+def create(
+    *requested: NewTopic, image: ClusterImage = IMAGE, stopping: Sequence[int] = ()
+) -> Decision[TopicOutcome]:
     return topics.create_topics(
-        image, requested, defaults=DEFAULTS, chance=chance(), validate_configs=only_retention
+        image,
+        requested,
+        staying=image.brokers.keys() - set(stopping),
+        defaults=DEFAULTS,
+        chance=chance(),
+        validate_configs=only_retention,
     )
 
 
@@ -188,8 +196,48 @@ def test_a_cluster_without_brokers_refuses_every_topic() -> None:
     assert codes(decision) == [("a", ErrorCode.INVALID_REPLICATION_FACTOR)]
 
 
-def grow(*requested: NewPartitions) -> Decision[TopicOutcome]:
-    return topics.create_partitions(IMAGE, requested)
+def test_new_partitions_are_not_given_to_brokers_that_are_about_to_stop() -> None:
+    decision = create(NewTopic(name="a", partition_count=3, replication_factor=2), stopping=[2])
+    (change,) = decision.changes
+    assert isinstance(change, TopicCreated)
+    assert [state.replicas for state in change.topic.partitions] == [
+        ids(1, 3),
+        ids(3, 1),
+        ids(1, 3),
+    ]
+    decision = create(NewTopic(name="a", replication_factor=3), stopping=[2])
+    assert codes(decision) == [("a", ErrorCode.INVALID_REPLICATION_FACTOR)]
+
+
+def test_an_assignment_by_hand_may_name_a_broker_that_stops_but_not_as_the_leader() -> None:
+    by_hand = NewTopic(name="a", assignments=((0, ids(2, 1)),))
+    (change,) = create(by_hand, stopping=[2]).changes
+    assert isinstance(change, TopicCreated)
+    assert change.topic.partitions == (partition(2, 1, leader=1, isr=(1,)),)
+    decision = create(by_hand, stopping=[1, 2])
+    assert codes(decision) == [("a", ErrorCode.INVALID_REPLICA_ASSIGNMENT)]
+
+
+def grow(
+    *requested: NewPartitions, image: ClusterImage = IMAGE, stopping: Sequence[int] = ()
+) -> Decision[TopicOutcome]:
+    return topics.create_partitions(image, requested, staying=image.brokers.keys() - set(stopping))
+
+
+def test_a_topic_grows_onto_brokers_that_stay() -> None:
+    decision = grow(NewPartitions(topic="exists", partition_count=6), stopping=[1])
+    (change,) = decision.changes
+    assert isinstance(change, PartitionsAdded)
+    assert {each for state in change.partitions for each in state.replicas} == {2, 3}
+
+
+def test_a_topic_that_moves_grows_by_the_replication_factor_of_its_target() -> None:
+    moving = replace(partition(3, 1, 2), adding_replicas=ids(3), removing_replicas=ids(1, 2))
+    image = cluster(brokers(1, 2, 3), topic("moving", 1, moving))
+    decision = grow(NewPartitions(topic="moving", partition_count=2), image=image)
+    (change,) = decision.changes
+    assert isinstance(change, PartitionsAdded)
+    assert [len(state.replicas) for state in change.partitions] == [1]
 
 
 def test_a_topic_grows_by_the_rule_it_was_placed_by() -> None:
