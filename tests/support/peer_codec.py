@@ -68,6 +68,7 @@ from tidelog.wire.stop_replica import (
     encode_stop_replica_response,
 )
 from tidelog.wire.update_metadata import (
+    EntitySettings,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
     decode_update_metadata,
@@ -82,6 +83,9 @@ _endpoints = st.builds(BrokerEndpoint, names, names, names, int32s)
 control_headers = st.builds(ControlHeader, int32s, int32s, int64s, topic_ids)
 partition_states = st.builds(PartitionState, int32s, int32s, int32s, int32s, _ids, _ids, _ids, _ids)
 topic_states = st.builds(TopicStates, names, topic_ids, st.lists(partition_states, max_size=3))
+entity_settings = st.builds(
+    EntitySettings, st.integers(0, 2), names, st.lists(st.tuples(names, names), max_size=3)
+)
 live_brokers = st.builds(
     LiveBroker, int32s, int64s, st.none() | names, st.lists(_endpoints, max_size=2).map(tuple)
 )
@@ -117,6 +121,7 @@ _TOPICS = [
     TopicStates("topic", _ID, [PartitionState(0, 1, 2, 3, (1, 2, 3), (1, 2), (4,), (3,))] * 2)
 ]
 _BROKERS = [LiveBroker(1, 5, "rack", (BrokerEndpoint("PLAINTEXT", "PLAINTEXT", "host", 9092),))]
+_SETTINGS = [EntitySettings(0, "topic", [("retention.ms", "1")])]
 _FAILED = [FailedPartition(_ID, 0, 3)]
 _RESULTS = [
     FetchPartitionResult(0, 0, 9, 9, 0, None, None, None, -1, b"records"),
@@ -218,7 +223,7 @@ PEER_CODECS: Mapping[str, PeerCodec] = {
         0,
         request_body(
             encode_update_metadata_request(
-                0, 7, "peer", UpdateMetadataRequest(_HEADER, False, _BROKERS, _TOPICS, [_ID])
+                0, 7, "peer", UpdateMetadataRequest(_HEADER, False, _BROKERS, _TOPICS, _SETTINGS, [_ID])
             ),
             ApiKey.UPDATE_METADATA,
             0,

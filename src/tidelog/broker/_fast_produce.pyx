@@ -185,7 +185,6 @@ cdef int _set(owner, Py_ssize_t place, value) except -1:
 cdef Py_ssize_t _RUNNER_EPOCHS = _place(PartitionRunner, "epochs")
 cdef Py_ssize_t _RUNNER_FLUSH_MESSAGES = _place(PartitionRunner, "_flush_messages")
 cdef Py_ssize_t _RUNNER_FLUSHER = _place(PartitionRunner, "_flusher")
-cdef Py_ssize_t _RUNNER_HAS_RESIGNED = _place(PartitionRunner, "has_resigned")
 cdef Py_ssize_t _RUNNER_IS_LOG_APPEND_TIME = _place(PartitionRunner, "_is_log_append_time")
 cdef Py_ssize_t _RUNNER_IS_OFFLINE = _place(PartitionRunner, "is_offline")
 cdef Py_ssize_t _RUNNER_LEADER = _place(PartitionRunner, "leader")
@@ -394,8 +393,10 @@ cdef bint _may_append(Batch *batch, runner, int acks) except -1:
         return False
     if type(epochs) is not EpochHistory or type(flusher) is not Flusher:
         return False
-    if _get(runner, _RUNNER_IS_OFFLINE) or _get(runner, _RUNNER_HAS_RESIGNED):
+    if _get(runner, _RUNNER_IS_OFFLINE):
         return False
+    if _get(leader, _LEADER_FOLLOWERS):
+        return False  # There are others to tell, and perhaps to wait for.
     if _get(queue, _QUEUE_MUST_WAIT):
         return False
     if _get(runner, _RUNNER_MAY_REWRITE) or _get(runner, _RUNNER_IS_LOG_APPEND_TIME):
@@ -403,8 +404,6 @@ cdef bint _may_append(Batch *batch, runner, int acks) except -1:
     if _number(leader, _LEADER_EPOCH) != _number(epochs, _EPOCHS_LATEST):
         return False
     if acks == _ACKS_ALL:
-        if _get(leader, _LEADER_FOLLOWERS):
-            return False
         if len(_get(leader, _LEADER_ISR)) < _number(leader, _LEADER_MIN_ISR):
             return False
     if _get(flusher, _FLUSHER_IS_HOLDING):

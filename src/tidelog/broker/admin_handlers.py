@@ -4,10 +4,10 @@ Importing this module imports the message library, which takes longer than the r
 start. Only `node.py` does so, at the first request that needs one or some time after start.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import cast
 
-from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.dispatch import ColdHandler
 from tidelog.broker.handlers.alter_configs import AlterConfigsHandler
 from tidelog.broker.handlers.create_partitions import CreatePartitionsHandler
@@ -27,28 +27,32 @@ from tidelog.wire.api import ApiKey
 
 def admin_handlers(
     *,
-    controller: ControllerRunner,
+    requests: AdminRequests,
     replicas: Replicas,
     partitions: Partitions,
     log_dirs: Sequence[LogDirRunner],
+    delivered: Callable[[], Awaitable[None]],
 ) -> Mapping[ApiKey, ColdHandler]:
-    """The handler of every API that administrates."""
+    """The handler of every API that administrates.
+
+    `delivered` returns once the brokers know of what the controller has decided.
+    """
     replication = replicas.config.replication
     handlers = {
         ApiKey.CREATE_TOPICS: CreateTopicsHandler(
-            controller=controller,
+            controller=requests,
             broker_config=lambda: replicas.config,
-            partitions_open=replicas.settled,
+            partitions_open=delivered,
         ),
-        ApiKey.DELETE_TOPICS: DeleteTopicsHandler(controller=controller),
+        ApiKey.DELETE_TOPICS: DeleteTopicsHandler(controller=requests),
         ApiKey.CREATE_PARTITIONS: CreatePartitionsHandler(
-            controller=controller, partitions_open=replicas.settled
+            controller=requests, partitions_open=delivered
         ),
         ApiKey.DESCRIBE_CONFIGS: DescribeConfigsHandler(
             partitions=partitions, broker_config=lambda: replicas.config
         ),
-        ApiKey.ALTER_CONFIGS: AlterConfigsHandler(controller=controller),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsHandler(controller=controller),
+        ApiKey.ALTER_CONFIGS: AlterConfigsHandler(controller=requests),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsHandler(controller=requests),
         ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(partitions=partitions),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsHandler(
             partitions=partitions,

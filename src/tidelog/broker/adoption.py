@@ -7,9 +7,11 @@ A folder is a partition's if it is called like one, holds a segment, and is numb
 operator's `backup-20260101` is nobody's, and taking it for a partition would make twenty million.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 from uuid import uuid4
 
 from tidelog.base.errors import ConfigError, RequestRefused, StorageError
@@ -30,6 +32,8 @@ from tidelog.core.controller.image import PartitionImage, TopicImage
 from tidelog.core.controller.topics import PARTITIONS_PER_REQUEST_MAX
 from tidelog.storage.log_dir import LogDir
 
+logger = logging.getLogger(__name__)
+
 # Kafka keeps topic settings elsewhere. Until somebody sets them again, nothing may expire.
 ADOPTED_SETTINGS = {"retention.ms": "-1", "retention.bytes": "-1"}
 NO_STATE = PartitionImage(
@@ -43,6 +47,48 @@ NO_STATE = PartitionImage(
 )
 
 Found = dict[OpenedReplica, LogDirRunner]
+
+
+class Adopter(Protocol):
+    """Who may make topics out of what was found."""
+
+    async def adopt_topics(self, found: Sequence[TopicCreated], *, producer_end_id: int) -> None:
+        """Raises RequestRefused if that cannot be stored."""
+        ...
+
+
+async def adopt(
+    adopter: Adopter,
+    log_dirs: Sequence[LogDirRunner],
+    *,
+    broker_id: BrokerId,
+    topic_defaults: TopicConfig,
+    producer_id_expiration_ms: int,
+    now_ms: int,
+) -> None:
+    """Make topics of the logs in `log_dirs`. They are opened again when they are wanted."""
+    opened = await open_found(
+        log_dirs,
+        TopicConfig.resolve(ADOPTED_SETTINGS, topic_defaults),
+        producer_id_expiration_ms=producer_id_expiration_ms,
+        now_ms=now_ms,
+    )
+    if not opened:
+        return
+    for one, log_dir in opened.items():
+        await log_dir.close_unused([one.log])
+        offset = one.producers.first_open_transaction_offset
+        if offset is not None:
+            # Nobody here knows how it was to end, and either guess could be wrong.
+            logger.warning(
+                "undecided transaction: read_committed consumers read up to it",
+                extra={"partition": one.wanted.topic_partition, "offset": offset},
+            )
+    await adopter.adopt_topics(
+        found_topics(opened, broker_id),
+        producer_end_id=max(one.producers.end_producer_id for one in opened),
+    )
+    logger.info("partitions adopted", extra={"partitions": len(opened)})
 
 
 async def open_found(

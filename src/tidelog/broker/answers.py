@@ -31,6 +31,7 @@ class PendingAnswer:
         "_on_hurried",
         "buffers",
         "exclusive",
+        "gives_way",
         "size_bytes",
     )
 
@@ -38,6 +39,8 @@ class PendingAnswer:
         """An `exclusive` answer holds back the requests that follow until it is complete."""
         self._connection = connection
         self.exclusive = exclusive
+        self.gives_way = False
+        """Whether to hurry as soon as the client asks for something else."""
         self._on_abandoned: Callable[[], None] | None = None
         self._on_hurried: Callable[[], None] | None = None
         self.buffers: Buffers | None = None
@@ -53,7 +56,8 @@ class PendingAnswer:
         self._on_abandoned = callback
 
     def on_hurried(self, callback: Callable[[], None]) -> None:
-        """Call `callback` if the connection is about to close and there is no point in waiting."""
+        """Call `callback` if there is no point in waiting: the connection is about to close, or the
+        client has asked for something else and this answer gives way."""
         self._on_hurried = callback
 
     def complete(self, buffers: Buffers) -> None:

@@ -2,18 +2,27 @@
 
 `core/controller/nodes.py` knows the layout; here it meets a coordinator. Nothing is decided.
 
-Every write of a controller is a transaction that begins with a check of `/controller_epoch`
-(`Fence`). A controller that has been succeeded finds another version there and cannot write,
-however late it learns of it (C3).
+Every write of a controller is a transaction that begins with two checks (`Fence`):
+
+    /controller_epoch     has another version if somebody else has become controller since, so a
+                          controller that has been succeeded cannot write, however late it learns
+                          of it (C3)
+    /brokers/generation   has another version if a broker has registered since the brokers were
+                          last read, so no state is written without knowledge of who came back.
+                          A state that is older than a broker's registration was written before
+                          that broker came back, and one that is younger takes it into account:
+                          that is how the next controller can tell who has been away (R13).
+
+What a store may not take whole is written in several transactions, in an order in which each part
+makes sense by itself; who becomes controller between two of them finishes.
 
 Deleting a topic takes two transactions, because a store may not take a large one whole. The first
 marks it below `/admin/delete_topics`, and from then on it does not exist; the second removes its
 nodes and the mark. Who becomes controller between the two does the second.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 from tidelog.base.errors import StorageError
 from tidelog.base.ids import NO_BROKER, BrokerId, ControllerEpoch, TopicPartition
@@ -38,7 +47,7 @@ from tidelog.core.controller.changes import (
     TopicConfigChanged,
     TopicCreated,
 )
-from tidelog.core.controller.election import first_state, is_led
+from tidelog.core.controller.election import first_state
 from tidelog.core.controller.image import (
     BrokerImage,
     ClusterImage,
@@ -50,40 +59,62 @@ from tidelog.core.controller.nodes import ProducerIdBlock, TopicAssignment
 
 CONFIG_CHANGES_KEPT = 100
 PRODUCER_ID_BLOCK_SIZE = 1_000
+# ZooKeeper takes 1 MiB (jute.maxbuffer).
+TRANSACTION_BYTES_MAX = 512 * 1024
+OPERATION_OVERHEAD_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The claim of one controller: its epoch, and the version of the node that says so."""
+    """The claim of one controller: its epoch, and the version of the node that says so.
+
+    `generation` is the version of the node that every registration of a broker changes, when the
+    brokers were last read; None before that. `token` is in the claim and shows to other brokers
+    that who speaks to them as controller can read it.
+    """
 
     epoch: ControllerEpoch
     version: int
+    token: bytes
+    generation: int | None = None
 
     @property
-    def check(self) -> Check:
-        return Check(nodes.CONTROLLER_EPOCH, self.version)
+    def checks(self) -> list[Operation]:
+        epoch = Check(nodes.CONTROLLER_EPOCH, self.version)
+        if self.generation is None:
+            return [epoch]
+        return [epoch, Check(nodes.BROKER_GENERATION, self.generation)]
+
+
+@dataclass(frozen=True, slots=True)
+class Registrations:
+    """Who is alive, and the generation of it: any later registration makes it another."""
+
+    brokers: dict[BrokerId, BrokerImage]
+    generation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedCluster:
     """What the tree holds, and what a controller that died has left to do.
 
-    `leaderless`: partitions whose leader is dead or has been away since the state was written.
+    `written_at`: when each state was written, by the counter that broker epochs are drawn from.
     `stateless`: partitions of a topic that was being created; the image has a first state for
     them, the tree has none. `deleting`: topics marked for deletion; the image has none of them.
     """
 
     image: ClusterImage
-    leaderless: Sequence[TopicPartition]
+    generation: int
+    written_at: Mapping[TopicPartition, int]
     stateless: Sequence[TopicPartition]
     deleting: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedWrite:
-    """A transaction, and what will be known of settings once it is stored."""
+    """Transactions, and what will be known of settings once they are stored."""
 
-    operations: list[Operation]
+    transactions: list[list[Operation]]
     config_nodes: list[str]
     config_changes: list[int]
 
@@ -91,7 +122,7 @@ class PreparedWrite:
 @dataclass(slots=True)
 class _Topics:
     topics: dict[str, TopicImage] = field(default_factory=dict)
-    leaderless: list[TopicPartition] = field(default_factory=list)
+    written_at: dict[TopicPartition, int] = field(default_factory=dict)
     stateless: list[TopicPartition] = field(default_factory=list)
 
 
@@ -138,13 +169,23 @@ class ClusterTree:
 
     async def register(self, broker: BrokerImage, *, now_ms: int) -> None:
         """Say that this broker is alive; NodeExists if somebody says so already."""
-        await self._coordinator.create(
-            nodes.broker_path(broker.broker_id),
-            nodes.encode_broker(broker, now_ms=now_ms),
-            ephemeral=True,
+        await self._coordinator.transact(
+            [
+                Create(
+                    nodes.broker_path(broker.broker_id),
+                    nodes.encode_broker(broker, now_ms=now_ms),
+                    ephemeral=True,
+                ),
+                Set(nodes.BROKER_GENERATION, b""),
+            ]
         )
 
-    async def claim(self, broker_id: BrokerId, *, now_ms: int) -> Fence | None:
+    async def registration(self, broker_id: BrokerId) -> int | None:
+        """The epoch of a broker's registration; None if it has none."""
+        node = await self._coordinator.get(nodes.broker_path(broker_id))
+        return None if node is None else node.creation_id
+
+    async def claim(self, broker_id: BrokerId, *, token: bytes, now_ms: int) -> Fence | None:
         """Become controller, in a new epoch; None if somebody else is (C3)."""
         while True:  # Ends when somebody is controller; each turn some other broker got further.
             node = await self._get(nodes.CONTROLLER_EPOCH)
@@ -154,7 +195,7 @@ class ClusterTree:
                     [
                         Create(
                             nodes.CONTROLLER,
-                            nodes.encode_controller(broker_id, now_ms=now_ms),
+                            nodes.encode_controller(broker_id, token=token, now_ms=now_ms),
                             ephemeral=True,
                         ),
                         Set(
@@ -168,21 +209,22 @@ class ClusterTree:
                 return None
             except BadVersion:
                 continue
-            return Fence(epoch, node.version + 1)
+            return Fence(epoch, node.version + 1, token)
 
     # -- reading ---------------------------------------------------------------------------------
 
     async def load(self, cluster_id: str) -> LoadedCluster:
         """Read everything. It is consistent if the reader is controller: nobody else writes."""
         self._config_nodes.clear()
-        controller_id, controller_epoch = await self.controller()
-        brokers = await self.brokers()
+        claim = await self.controller()
+        registrations = await self.registrations()
+        brokers = registrations.brokers
         deleting = await self._coordinator.children(nodes.DELETE_TOPICS)
         found = await self._topics(brokers, without=frozenset(deleting))
         image = ClusterImage(
             cluster_id=cluster_id,
-            controller_id=controller_id,
-            controller_epoch=controller_epoch,
+            controller_id=claim.controller_id,
+            controller_epoch=claim.controller_epoch,
             brokers=brokers,
             topics=found.topics,
             topic_names={topic.topic_id: name for name, topic in found.topics.items()},
@@ -195,29 +237,33 @@ class ClusterTree:
         self._config_changes = sorted(number for number in numbers if number is not None)
         return LoadedCluster(
             image=image,
-            leaderless=found.leaderless,
+            generation=registrations.generation,
+            written_at=found.written_at,
             stateless=found.stateless,
             deleting=deleting,
         )
 
-    async def controller(self) -> tuple[BrokerId, ControllerEpoch]:
+    async def controller(self) -> nodes.ControllerClaim:
         """Who is controller (NO_BROKER if nobody is) and the newest controller epoch."""
         claim = await self._coordinator.get(nodes.CONTROLLER)
-        epoch = await self._get(nodes.CONTROLLER_EPOCH)
-        return (
-            NO_BROKER if claim is None else nodes.decode_controller(claim.value),
-            nodes.decode_controller_epoch(epoch.value),
-        )
+        epoch_node = await self._get(nodes.CONTROLLER_EPOCH)
+        epoch = nodes.decode_controller_epoch(epoch_node.value)
+        if claim is None:
+            return nodes.ControllerClaim(NO_BROKER, epoch, nodes.NO_TOKEN)
+        return nodes.decode_controller(claim.value, epoch)
 
-    async def brokers(self) -> dict[BrokerId, BrokerImage]:
-        """Who is alive."""
+    async def registrations(self) -> Registrations:
+        """Who is alive. Read after the generation: who registers in between is seen, and makes
+        the next write fail, which is the safe way round."""
+        generation = await self._get(nodes.BROKER_GENERATION)
         ids = [_broker_id(name) for name in await self._coordinator.children(nodes.BROKER_IDS)]
         found = await self._coordinator.get_many([nodes.broker_path(each) for each in ids])
-        return {
+        brokers = {
             broker_id: nodes.decode_broker(broker_id, node.value, broker_epoch=node.creation_id)
             for broker_id, node in zip(ids, found, strict=True)
             if node is not None
         }
+        return Registrations(brokers, generation.version)
 
     async def _topics(
         self, brokers: dict[BrokerId, BrokerImage], *, without: Collection[str]
@@ -263,12 +309,27 @@ class ClusterTree:
     # -- writing ---------------------------------------------------------------------------------
 
     def prepare_write(
-        self, fence: Fence, changes: Sequence[Change], after: ClusterImage
+        self, fence: Fence, before: ClusterImage, changes: Sequence[Change], after: ClusterImage
     ) -> PreparedWrite:
-        """What it takes to store `changes`, which lead to `after`. Changes nothing."""
-        operations = chain.from_iterable(
-            self._operations(change, fence, after) for change in changes
-        )
+        """What it takes to store `changes`, which lead from `before` to `after`. Changes nothing.
+
+        Replicas of a partition are in its topic's node and its leader is in a node of its own, so
+        what changes both is one group.
+        """
+        moved: dict[str, list[Operation]] = {}
+        groups: list[list[Operation]] = []
+        for change in changes:
+            operations = list(self._operations(change, fence, after))
+            if isinstance(change, PartitionChanged) and _is_reassigned(before, change):
+                if change.topic not in moved:
+                    topic = after.topics[change.topic]
+                    moved[change.topic] = [
+                        Set(nodes.topic_path(topic.name), nodes.encode_topic(topic))
+                    ]
+                    groups.append(moved[change.topic])
+                moved[change.topic] += operations
+            else:
+                groups.append(operations)
         altered = [path for change in changes if (path := _altered_config(change)) is not None]
         notices, config_changes = _notices(self._config_changes, altered)
         created = [
@@ -276,16 +337,17 @@ class ClusterTree:
             for change in changes
             if isinstance(change, TopicCreated)
         ]
-        return PreparedWrite(
-            [fence.check, *operations, *notices], [*altered, *created], config_changes
-        )
+        transactions = [[*fence.checks, *part] for part in _parts([*groups, notices])]
+        return PreparedWrite(transactions, [*altered, *created], config_changes)
 
     async def write(self, prepared: PreparedWrite) -> None:
-        """Store it in one transaction.
+        """Store it, in one transaction if the store takes it whole.
 
-        Raises BadVersion of `/controller_epoch` if there is a newer controller.
+        Raises BadVersion of `/controller_epoch` if there is a newer controller, and of
+        `/brokers/generation` if a broker has registered since the brokers were read.
         """
-        await self._coordinator.transact(prepared.operations)
+        for operations in prepared.transactions:
+            await self._coordinator.transact(operations)
         self._config_changes = prepared.config_changes
         self._config_nodes.update(prepared.config_nodes)
 
@@ -322,7 +384,7 @@ class ClusterTree:
         self, fence: Fence, image: ClusterImage, stateless: Iterable[TopicPartition]
     ) -> None:
         """Finish topics whose creation was interrupted after their own node was written."""
-        operations: list[Operation] = [fence.check]
+        operations: list[Operation] = []
         parents: dict[str, None] = {}
         for name, partition in stateless:
             parents[nodes.partitions_path(name)] = None
@@ -338,12 +400,13 @@ class ClusterTree:
             )
             for name, partition in stateless
         ]
-        await self._coordinator.transact(operations)
+        for part in _parts([[operation] for operation in operations]):
+            await self._coordinator.transact([*fence.checks, *part])
 
     async def mark_deletions(self, fence: Fence, topics: Iterable[str]) -> None:
         """From here on these topics do not exist, whoever dies."""
         marks = [Create(nodes.deletion_path(topic), b"") for topic in topics]
-        await self._coordinator.transact([fence.check, *marks])
+        await self._coordinator.transact([*fence.checks, *marks])
 
     async def finish_deletions(self, fence: Fence, topics: Iterable[str]) -> None:
         """Remove every node of topics that are marked; what is gone already is fine."""
@@ -357,8 +420,25 @@ class ClusterTree:
             paths.append(nodes.deletion_path(topic))
         found = await self._coordinator.get_many(paths)
         present = [path for path, node in zip(paths, found, strict=True) if node is not None]
-        await self._coordinator.transact([fence.check, *map(Delete, present)])
+        for part in _parts([[Delete(path)] for path in present]):
+            await self._coordinator.transact([*fence.checks, *part])
         self._config_nodes.difference_update(present)
+
+    async def tell_log_dir_event(self, broker_id: BrokerId, number: int) -> None:
+        """Let the controller know that a log directory of this broker failed or works again."""
+        await self._coordinator.create(
+            nodes.log_dir_event_path(broker_id, number), nodes.encode_log_dir_event(broker_id)
+        )
+
+    async def take_log_dir_events(self, fence: Fence) -> set[BrokerId]:
+        """The brokers that have told of their log directories since this was last called."""
+        names = await self._coordinator.children(nodes.LOG_DIR_EVENTS)
+        paths = [f"{nodes.LOG_DIR_EVENTS}/{name}" for name in names]
+        found = await self._coordinator.get_many(paths)
+        events = {path: node for path, node in zip(paths, found, strict=True) if node is not None}
+        if events:
+            await self._coordinator.transact([*fence.checks, *map(Delete, events)])
+        return {nodes.decode_log_dir_event(path, node.value) for path, node in events.items()}
 
     async def take_producer_ids(self, broker_id: BrokerId) -> ProducerIdBlock:
         """The next block of producer ids, which nobody else gets."""
@@ -424,10 +504,48 @@ def _partition(
     if node is None:
         found.stateless.append(topic_partition)
         return first_state(assignment.replicas[partition], brokers.keys())
-    state = nodes.decode_state(topic, partition, assignment, node.value, version=node.version)
-    if not is_led(state, brokers, written_at=node.modification_id):
-        found.leaderless.append(topic_partition)
-    return state
+    found.written_at[topic_partition] = node.modification_id
+    return nodes.decode_state(topic, partition, assignment, node.value, version=node.version)
+
+
+def _is_reassigned(before: ClusterImage, change: PartitionChanged) -> bool:
+    old, new = before.topics[change.topic].partitions[change.partition], change.state
+    return (old.replicas, old.adding_replicas, old.removing_replicas) != (
+        new.replicas,
+        new.adding_replicas,
+        new.removing_replicas,
+    )
+
+
+def _parts(groups: Sequence[Sequence[Operation]]) -> Iterator[list[Operation]]:
+    """Put operations together in as few transactions as a store takes, in order.
+
+    What belongs to one change stays together if it fits.
+    """
+    part: list[Operation] = []
+    part_bytes = 0
+    for group in groups:
+        group_bytes = sum(map(_size_bytes, group))
+        if part and part_bytes + group_bytes > TRANSACTION_BYTES_MAX:
+            yield part
+            part, part_bytes = [], 0
+        if group_bytes <= TRANSACTION_BYTES_MAX:
+            part += group
+            part_bytes += group_bytes
+            continue
+        for operation in group:  # A topic of very many partitions.
+            if part_bytes > TRANSACTION_BYTES_MAX:
+                yield part
+                part, part_bytes = [], 0
+            part.append(operation)
+            part_bytes += _size_bytes(operation)
+    if part:
+        yield part
+
+
+def _size_bytes(operation: Operation) -> int:
+    value = operation.value if isinstance(operation, Create | Set) else b""
+    return len(operation.path) + len(value) + OPERATION_OVERHEAD_BYTES
 
 
 def _states(

@@ -337,6 +337,9 @@ class Connection(asyncio.BufferedProtocol):
             memory.when_available(self._go_on)
         elif not self._must_wait():
             return True
+        if self._exclusive and self._answers and self._answers[-1].gives_way:
+            # Not now: we are in the middle of a read, or of an answer.
+            self._owner.loop.call_soon(self._answers[-1].hurry)
         self._blocked = True
         return False
 

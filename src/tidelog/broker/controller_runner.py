@@ -1,17 +1,23 @@
 """Registers this broker, holds or follows the controller's claim, and performs what is decided.
 
-The rules are in `core/controller/`, the tree in `cluster_tree.py`, what a new controller does first
-in `cluster_session.py`. Requests and news of claims go through one queue, so that one thing happens
-at a time and every decision is made against the image that the last one left.
+The rules are in `core/controller/`, the tree in `cluster_tree.py`, what clients may ask for in
+`admin_requests.py`, how brokers hear of it in `broker_channels.py`. Everything that happens goes
+through one queue, so that one thing happens at a time and every decision is made against the image
+that the last one left.
 
     request ──┐
-    claim   ──┴─▶ queue ─▶ decide (core) ─▶ one fenced transaction ─▶ new image ─▶ subscribers
+    claim   ──┼─▶ queue ─▶ decide (core) ─▶ fenced write ─▶ new image ─┬─▶ subscribers
+    brokers ──┘                                                        └─▶ channels to all brokers
+
+A broker that is not controller has an image as well: what it read when it joined, and then what the
+controller tells it (`follow`).
 
 Promises:
 
     N1  An outcome without an error is stored before it is returned, and subscribers have heard.
-    N2  A request is one transaction: all topics of it that may be created are, or none.
-        (Deleting is two, see `cluster_tree.py`, and is finished by the next controller.)
+    N2  A request is one transaction: all topics of it that may be created are, or none; unless it
+        is larger than a store takes. (Deleting is two, see `cluster_tree.py`.) What is left half
+        done is finished by the next controller.
     N3  If it is not known whether a write happened, the tree is read again before the next
         decision.
     N4  A lost session is announced (this broker is gone, nobody is controller) at once, whatever
@@ -24,7 +30,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import TypeVar, assert_never
@@ -36,59 +42,58 @@ from tidelog.base.errors import (
     SessionLost,
     StorageError,
 )
-from tidelog.base.ids import NO_BROKER, TopicId
+from tidelog.base.ids import NO_BROKER, BrokerId
 from tidelog.base.ports import Clock
+from tidelog.broker.broker_channels import BrokerChannels, Speaker, Told
 from tidelog.broker.cluster_session import (
+    NOT_REGISTERED,
     ClusterSession,
     Connect,
-    elect_leaders,
-    join,
-    load,
+    begin,
     new_id,
+    register,
 )
 from tidelog.broker.cluster_tree import Fence
+from tidelog.broker.controller_view import ControllerView
 from tidelog.broker.large_requests import Aside
 from tidelog.config.broker import BrokerConfig
-from tidelog.config.dynamic import replace_topic
 from tidelog.coordination.port import Coordinator, CoordinatorRefused, CoordinatorUnavailable
-from tidelog.core.controller import configs, nodes, topics
+from tidelog.core.controller import nodes
 from tidelog.core.controller.changes import (
     BrokerConfigChanged,
     BrokerGone,
     Change,
     ControllerChanged,
     TopicCreated,
-    TopicDeleted,
     broker_changes,
     changes_between,
 )
-from tidelog.core.controller.decision import Decision, Outcome
-from tidelog.core.controller.election import partitions_led_by
+from tidelog.core.controller.election import Candidates, Elections
 from tidelog.core.controller.image import (
     EMPTY_IMAGE,
+    NO_CONTROLLER_EPOCH,
     BrokerImage,
     ClusterImage,
     Endpoint,
     LastStop,
-    Settings,
 )
-from tidelog.core.controller.requests import (
-    ConfigOutcome,
-    ConfigReplacement,
-    IncrementalChange,
-    NewPartitions,
-    NewTopic,
-    TopicOutcome,
-    TopicReference,
+from tidelog.core.controller.membership import (
+    on_brokers_changed,
+    on_loaded,
+    on_replicas_changed,
 )
+from tidelog.core.controller.nodes import ControllerClaim
 
 logger = logging.getLogger(__name__)
 
 EVENTS_WAITING_MAX = 1_000
 RETRY_BACKOFF_S = 1.0
+GENERATION_RETRIES_MAX = 100
 
 Answer = TypeVar("Answer")
 ImageCallback = Callable[[ClusterImage, Sequence[Change]], None]
+
+NO_CLAIM = ControllerClaim(NO_BROKER, NO_CONTROLLER_EPOCH, nodes.NO_TOKEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,20 @@ class _BrokersChanged:
     """A broker came or went."""
 
 
-_Event = _Request | _ClaimsChanged | _BrokersChanged
+@dataclass(frozen=True, slots=True)
+class _LogDirsChanged:
+    """A log directory of some broker failed or works again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RolesTold:
+    """A broker has answered a LeaderAndIsr."""
+
+    told: Told
+
+
+_News = _ClaimsChanged | _BrokersChanged | _LogDirsChanged | _RolesTold
+_Event = _Request | _News
 
 
 class ControllerRunner:
@@ -123,7 +141,6 @@ class ControllerRunner:
         *,
         connect: Connect,
         config: BrokerConfig,
-        endpoints: tuple[Endpoint, ...],
         clock: Clock,
         chance: Random,
     ) -> None:
@@ -131,162 +148,57 @@ class ControllerRunner:
         self._config = config
         self._clock = clock
         self._random = chance
-        self._me = BrokerImage(
-            config.broker_id, 0, endpoints, config.coordination.broker_rack, LastStop.CLEAN
-        )
-        self._chance = topics.Chance(chance.randrange, lambda: TopicId(new_id(chance)))
         self._image = EMPTY_IMAGE
+        self._claim = NO_CLAIM
+        self._me: BrokerImage | None = None
         self._subscribers: list[ImageCallback] = []
         self._events: asyncio.Queue[_Event] = asyncio.Queue(EVENTS_WAITING_MAX)
-        self._coordinator: Coordinator | None = None
         self._session: ClusterSession | None = None
+        self._channels: BrokerChannels | None = None
         self._is_stale = False
-        self._aside = Aside()
+        self.aside = Aside()
+        self.view = ControllerView()
 
     @property
     def image(self) -> ClusterImage:
-        """The newest image; EMPTY_IMAGE before `start` has returned."""
+        """The newest image; EMPTY_IMAGE before `join` has returned."""
         return self._image
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The broker's settings, dynamic ones included."""
+        return self._config
+
+    @property
+    def random(self) -> Random:
+        return self._random
 
     @property
     def is_controller(self) -> bool:
         return self._session is not None and self._session.fence is not None
 
-    def subscribe(self, callback: ImageCallback) -> None:
-        """Call back on the loop with every new image and the changes that led to it.
+    @property
+    def claim(self) -> ControllerClaim:
+        """Who is controller, as far as is known."""
+        return self._claim
 
-        Whoever subscribes before `start` first hears of everything that is there.
-        """
+    @property
+    def broker_epoch(self) -> int:
+        return NOT_REGISTERED if self._session is None else self._session.broker_epoch
+
+    def subscribe(self, callback: ImageCallback) -> None:
+        """Call back on the loop with every new image and the changes that led to it."""
         self._subscribers.append(callback)
 
-    # -- requests --------------------------------------------------------------------------------
+    def use_channels(self, channels: BrokerChannels) -> None:
+        """Tell brokers through `channels` what is decided while this broker is controller."""
+        self._channels = channels
 
-    async def create_topics(
-        self, requested: Sequence[NewTopic], *, validate_only: bool
-    ) -> list[TopicOutcome]:
-        """One outcome per name, in the order of the request."""
+    # -- questions -------------------------------------------------------------------------------
 
-        def decide() -> Decision[TopicOutcome]:
-            return topics.create_topics(
-                self._image,
-                requested,
-                defaults=topics.TopicDefaults(
-                    num_partitions=self._config.replication.num_partitions,
-                    default_replication_factor=self._config.replication.default_replication_factor,
-                ),
-                chance=self._chance,
-                validate_configs=self._validate_configs,
-            )
-
-        return await self._decide(
-            decide,
-            self._commit,
-            count=sum(max(1, one.partition_count, len(one.assignments)) for one in requested),
-            validate_only=validate_only,
-        )
-
-    async def create_partitions(
-        self, requested: Sequence[NewPartitions], *, validate_only: bool
-    ) -> list[TopicOutcome]:
-        """One outcome per topic, in the order of the request."""
-        return await self._decide(
-            lambda: topics.create_partitions(self._image, requested),
-            self._commit,
-            count=sum(max(1, one.partition_count) for one in requested),
-            validate_only=validate_only,
-        )
-
-    async def delete_topics(self, requested: Sequence[TopicReference]) -> list[TopicOutcome]:
-        """One outcome per reference, in the order of the request."""
-        return await self._decide(
-            lambda: topics.delete_topics(
-                self._image,
-                requested,
-                delete_topic_enable=self._config.replication.delete_topic_enable,
-            ),
-            self._delete,
-            count=len(requested),
-            validate_only=False,
-        )
-
-    async def alter_configs(
-        self, requested: Sequence[ConfigReplacement], *, validate_only: bool
-    ) -> list[ConfigOutcome]:
-        """Replace all settings of each resource (AlterConfigs)."""
-        return await self._decide(
-            lambda: configs.replace_configs(self._image, self._config, requested),
-            self._commit,
-            count=len(requested),
-            validate_only=validate_only,
-        )
-
-    async def incremental_alter_configs(
-        self, requested: Sequence[IncrementalChange], *, validate_only: bool
-    ) -> list[ConfigOutcome]:
-        """Change single settings of each resource (IncrementalAlterConfigs)."""
-        return await self._decide(
-            lambda: configs.alter_configs(self._image, self._config, requested),
-            self._commit,
-            count=len(requested),
-            validate_only=validate_only,
-        )
-
-    async def allocate_producer_ids(self) -> range:
-        """The next 1,000 producer ids, which nobody gets again, whatever crashes.
-
-        Raises RequestRefused(COORDINATOR_LOAD_IN_PROGRESS), which makes clients try again, while
-        the coordinator does not answer.
-        """
-        try:
-            return await self._ask(self._take_producer_ids)
-        except RequestRefused as refusal:
-            raise RequestRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, refusal.message) from None
-
-    async def adopt_topics(self, found: Sequence[TopicCreated], *, producer_end_id: int) -> None:
-        """Take over topics whose logs another cluster left on this broker's disks, ids and all.
-
-        Producers of that cluster have ids below `producer_end_id`, which are not given again.
-        Raises RequestRefused if that cannot be stored.
-        """
-
-        async def carry_out() -> None:
-            session, fence = self._claim()
-            await session.tree.skip_producer_ids(self._me.broker_id, producer_end_id)
-            await self._commit(session, fence, found)
-
-        await self._ask(carry_out)
-
-    def _validate_configs(self, settings: Settings) -> None:
-        replace_topic(settings, self._config)
-
-    async def _decide(
-        self,
-        decide: Callable[[], Decision[Outcome]],
-        write: Callable[[ClusterSession, Fence, Sequence[Change]], Awaitable[None]],
-        *,
-        count: int,
-        validate_only: bool,
-    ) -> list[Outcome]:
-        async def carry_out() -> list[Outcome]:
-            session, fence = self._claim()
-            if self._is_stale:
-                await self._load(session)
-            decision = await self._aside.run(decide, count=count)
-            if decision.changes and not validate_only:
-                await write(session, fence, decision.changes)
-            return decision.outcomes
-
-        try:
-            return await self._ask(carry_out)
-        except RequestRefused as refusal:
-            message = refusal.message or refusal.code.name
-            decision = await self._aside.run(decide, count=count)
-            if refusal.code is ErrorCode.NOT_CONTROLLER:
-                return decision.void(refusal.code, message)
-            return decision.failed(refusal.code, message)
-
-    async def _ask(self, action: Callable[[], Awaitable[Answer]]) -> Answer:
-        self._joined()
+    async def ask(self, action: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Run `action` when its turn has come. Raises RequestRefused."""
+        self.joined()
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         request = _Request(partial(self._answer, action, future), partial(_refuse, future))
         await self._events.put(request)
@@ -298,7 +210,7 @@ class ControllerRunner:
         self, action: Callable[[], Awaitable[Answer]], future: asyncio.Future[Answer]
     ) -> None:
         try:
-            answer = await action()
+            answer = await self._despite_registrations(action)
         except RequestRefused as refusal:
             _refuse(future, refusal)
         except SessionLost:
@@ -315,68 +227,126 @@ class ControllerRunner:
             if not future.done():  # Done already: whoever asked was cancelled.
                 future.set_result(answer)
 
+    async def _despite_registrations(self, action: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Decide again where a broker registered between the decision and its write."""
+        for _ in range(GENERATION_RETRIES_MAX):
+            try:
+                return await action()
+            except CoordinatorRefused as refusal:
+                if refusal.path != nodes.BROKER_GENERATION:
+                    raise
+                await self._on_brokers_changed(self.joined())
+        raise CoordinatorUnavailable("brokers come and go too fast")
+
     def _on_write_refused(self, refusal: CoordinatorRefused) -> RequestRefused:
         if refusal.path == nodes.CONTROLLER_EPOCH:
-            logger.info("controller succeeded by another", extra={"broker": self._me.broker_id})
-            self._joined().fence = None
+            logger.info("controller succeeded by another", extra={"broker": self._broker_id})
+            self._give_up_claim()
         else:
             # Somebody else wrote to the tree. What they wrote counts; decide again on that.
             logger.warning("tree changed by another", extra={"node": refusal.path})
             self._is_stale = True
         return RequestRefused(ErrorCode.NOT_CONTROLLER, f"{refusal.path} was changed by another")
 
-    async def _commit(
-        self, session: ClusterSession, fence: Fence, changes: Sequence[Change]
-    ) -> None:
-        after = await self._apply(changes)
-        prepared = await self._aside.run(
-            partial(session.tree.prepare_write, fence, changes, after), count=_count(changes)
-        )
-        await session.tree.write(prepared)
-        self._publish(after, changes)
-
-    async def _apply(self, changes: Sequence[Change]) -> ClusterImage:
-        return await self._aside.run(partial(self._image.apply_all, changes), count=_count(changes))
-
-    async def _delete(
-        self, session: ClusterSession, fence: Fence, changes: Sequence[Change]
-    ) -> None:
-        names = [change.name for change in changes if isinstance(change, TopicDeleted)]
-        after = await self._apply(changes)
-        await session.tree.mark_deletions(fence, names)
-        self._publish(after, changes)
-        try:
-            await session.tree.finish_deletions(fence, names)
-        except CoordinatorUnavailable as failure:
-            # They are marked, and so gone. Loading again finishes what is left of them.
-            logger.warning("deletion unfinished", extra={"topics": names}, exc_info=failure)
-            self._is_stale = True
-
-    async def _take_producer_ids(self) -> range:
-        block = await self._joined().tree.take_producer_ids(self._me.broker_id)
-        return range(block.first_id, block.end_id)
-
-    def _joined(self) -> ClusterSession:
+    def joined(self) -> ClusterSession:
+        """The session, or RequestRefused."""
         if self._session is None:
             raise _away()
         return self._session
 
-    def _claim(self) -> tuple[ClusterSession, Fence]:
-        session = self._joined()
+    async def claimed(self) -> tuple[ClusterSession, Fence]:
+        """Session and fence of the controller that this broker is, its image being fresh.
+
+        Raises RequestRefused(NOT_CONTROLLER).
+        """
+        session = self.joined()
         if session.fence is None:
             raise RequestRefused(ErrorCode.NOT_CONTROLLER, "another broker is controller")
+        if self._is_stale:
+            await self._load(session)
         return session, session.fence
 
-    # -- joining and following -------------------------------------------------------------------
+    async def commit(self, changes: Sequence[Change]) -> None:
+        """Store `changes`, then let everybody know. To be called within `ask`, as controller."""
+        session, fence = await self.claimed()
+        before = self._image
+        after = await self.apply(changes)
+        prepared = await self.aside.run(
+            partial(session.tree.prepare_write, fence, before, changes, after),
+            count=_count(changes),
+        )
+        await session.tree.write(prepared)
+        self.publish(after, changes)
 
-    async def start(self) -> ClusterImage:
-        """Connect, register, stand for election, load what is there, finish what is half done.
+    async def commit_elections(self, elections: Elections) -> None:
+        """Store what follows for partitions from some event, and say what it may have cost."""
+        if elections.changes:
+            await self.commit(elections.changes)
+        self.view.note_unclean(elections.unclean)
 
-        Raises ConfigError if a broker with this id is alive, StorageError if the coordinator's
-        file or a node in it cannot be used, CoordinatorUnavailable if it does not answer.
+    async def apply(self, changes: Sequence[Change]) -> ClusterImage:
+        return await self.aside.run(partial(self._image.apply_all, changes), count=_count(changes))
+
+    def mark_stale(self) -> None:
+        """Have the tree read again before the next decision."""
+        self._is_stale = True
+
+    async def delivered(self, within_s: float) -> None:
+        """Return once all brokers that answer know what this one has published, or time is up."""
+        if self._channels is not None:
+            await self._channels.delivered(within_s)
+
+    # -- joining ---------------------------------------------------------------------------------
+
+    @property
+    def _broker_id(self) -> BrokerId:
+        return self._config.broker_id
+
+    async def join(self) -> ClusterImage:
+        """Begin a session and read the cluster as it is, without being part of it yet.
+
+        Raises StorageError if the coordinator's file or a node in it cannot be used,
+        CoordinatorUnavailable if it does not answer.
         """
-        await self._join()
+        session = await self._begin()
+        try:
+            loaded = await session.tree.load(session.cluster_id)
+        except BaseException:
+            await session.coordinator.close()
+            raise
+        self._session = session
+        self.publish(loaded.image, changes_between(self._image, loaded.image))
         return self._image
+
+    async def register(self, endpoints: tuple[Endpoint, ...], stop: LastStop) -> None:
+        """Become part of the cluster: register, and stand for election.
+
+        Raises ConfigError if a broker with this id is alive.
+        """
+        self._me = BrokerImage(
+            self._broker_id, 0, endpoints, self._config.coordination.broker_rack, stop
+        )
+        await self._register(self.joined())
+
+    async def _begin(self) -> ClusterSession:
+        configured = self._config.coordination.tidelog_cluster_id
+        return await begin(
+            self._connect,
+            new_cluster_id=configured or nodes.encode_uuid(new_id(self._random)),
+            joined_cluster_id=self._image.cluster_id or None,
+        )
+
+    async def _register(self, session: ClusterSession) -> None:
+        assert self._me is not None
+        await register(
+            session,
+            self._me,
+            registration_timeout_ms=self._config.coordination.broker_session_timeout_ms,
+            now_ms=self._clock.now_ms,
+        )
+        # What comes next is a registration of the same process, whose disks lost nothing.
+        self._me = replace(self._me, stop=LastStop.CLEAN)
+        await self._stand_for_election(session)
 
     async def run(self) -> None:
         """Serve requests and follow claims until cancelled; joins again after a lost session."""
@@ -385,66 +355,134 @@ class ControllerRunner:
                 await self._serve_session()
                 await self._rejoin()
         finally:
-            self._session = None
+            self._stop_channels()
             self._refuse_waiting()
 
     async def stop(self) -> None:
         """Give up the registration and the claim at once. To be called when `run` has ended."""
-        if self._coordinator is not None:
-            await self._coordinator.close()
-
-    async def _join(self) -> None:
-        coordination = self._config.coordination
-        session = await join(
-            self._connect,
-            self._me,
-            new_cluster_id=coordination.tidelog_cluster_id
-            or nodes.encode_uuid(new_id(self._random)),
-            joined_cluster_id=self._image.cluster_id or None,
-            registration_timeout_ms=coordination.broker_session_timeout_ms,
-            now_ms=self._clock.now_ms,
-        )
-        try:
-            await self._stand_for_election(session)
-        except BaseException:
+        session, self._session = self._session, None
+        if session is not None:
             await session.coordinator.close()
-            raise
-        self._coordinator = session.coordinator
-        self._session = session
+
+    async def _rejoin(self) -> None:
+        while True:
+            try:
+                session = await self._begin()
+                try:
+                    await self._register(session)
+                except BaseException:
+                    await session.coordinator.close()
+                    raise
+            except (CoordinatorUnavailable, SessionLost, StorageError, ConfigError) as error:
+                logger.error("cannot join the cluster again", exc_info=error)
+                await asyncio.sleep(RETRY_BACKOFF_S)
+            else:
+                self._session = session
+                logger.info("joined the cluster again", extra={"broker": self._broker_id})
+                return
+
+    # -- the claim -------------------------------------------------------------------------------
 
     async def _stand_for_election(self, session: ClusterSession) -> None:
-        session.fence = await session.tree.claim(self._me.broker_id, now_ms=self._clock.now_ms())
-        if session.fence is not None:
-            logger.info(
-                "controller elected",
-                extra={"broker": self._me.broker_id, "controller_epoch": session.fence.epoch},
-            )
+        token = self._random.randbytes(nodes.TOKEN_BYTES)
+        session.fence = await session.tree.claim(
+            self._broker_id, token=token, now_ms=self._clock.now_ms()
+        )
+        if session.fence is None:
+            self._claim = await session.tree.controller()
+            return
+        self._claim = ControllerClaim(self._broker_id, session.fence.epoch, token)
+        logger.info(
+            "controller elected",
+            extra={"broker": self._broker_id, "controller_epoch": session.fence.epoch},
+        )
+        self.view.clear()
+        self._stop_channels()
         await self._load(session)
 
+    async def look_up_claim(self) -> ControllerClaim:
+        """The newest claim, from the coordinator."""
+        session = self._session
+        if session is None:
+            raise SessionLost("this broker is not in touch with the cluster")
+        self._claim = await session.tree.controller()
+        return self._claim
+
+    def _give_up_claim(self) -> None:
+        if self._session is not None:
+            self._session.fence = None
+        self._stop_channels()
+
+    def _stop_channels(self) -> None:
+        if self._channels is not None:
+            self._channels.stop()
+
     async def _load(self, session: ClusterSession) -> None:
-        image = await load(session, self._config.topic_defaults)
+        """Read everything, finish what is half done, and let everybody know where things stand."""
+        assert session.fence is not None
+        while True:  # Ends when no broker registers in between.
+            try:
+                await self._load_once(session)
+                break
+            except CoordinatorRefused as refusal:
+                if refusal.path != nodes.BROKER_GENERATION:
+                    raise
+        if self._channels is not None:
+            fence = session.fence
+            assert fence is not None
+            self._channels.start(Speaker(self._broker_id, fence.epoch, fence.token), self._image)
+
+    async def _load_once(self, session: ClusterSession) -> None:
+        assert session.fence is not None
+        loaded = await session.tree.load(session.cluster_id)
+        fence = session.fence = replace(session.fence, generation=loaded.generation)
+        if loaded.deleting:
+            await session.tree.finish_deletions(fence, loaded.deleting)
+        if loaded.stateless:
+            await session.tree.write_first_states(fence, loaded.image, loaded.stateless)
+        image = loaded.image
+        candidates = self.view.candidates(image.brokers, image, self._config.topic_defaults)
+        elections = on_loaded(image, loaded.written_at, candidates)
+        after = image.apply_all(elections.changes)
+        if elections.changes:
+            await session.tree.write(
+                session.tree.prepare_write(fence, image, elections.changes, after)
+            )
+        self.view.note_unclean(elections.unclean)
         self._is_stale = False
-        self._publish(image, changes_between(self._image, image))
+        self.publish(after, changes_between(self._image, after))
+
+    # -- following -------------------------------------------------------------------------------
+
+    def follow(self, changes: Sequence[Change]) -> None:
+        """The controller, which is another broker, says what has become of the cluster."""
+        if not self.is_controller and changes:
+            self.publish(self._image.apply_all(changes), changes)
 
     async def _serve_session(self) -> None:
         """Returns when the session is lost."""
-        coordinator = self._joined().coordinator
+        coordinator = self.joined().coordinator
         async with asyncio.TaskGroup() as tasks:
             workers = [
-                tasks.create_task(
-                    self._follow(coordinator.watch(nodes.CONTROLLER), _ClaimsChanged())
-                ),
-                tasks.create_task(
-                    self._follow(coordinator.watch_children(nodes.BROKER_IDS), _BrokersChanged())
-                ),
                 tasks.create_task(self._serve()),
+                *(
+                    tasks.create_task(self._follow(states, event))
+                    for states, event in self._watches(coordinator)
+                ),
             ]
             await coordinator.session_lost()  # Ended by the loss, or when the broker stops.
             self._on_session_lost()
             for worker in workers:
                 worker.cancel()
 
-    async def _follow(self, states: AsyncIterator[object], event: _Event) -> None:
+    def _watches(self, coordinator: Coordinator) -> list[tuple[AsyncIterator[object], _News]]:
+        return [
+            (coordinator.watch(nodes.CONTROLLER), _ClaimsChanged()),
+            (coordinator.watch_children(nodes.BROKER_IDS), _BrokersChanged()),
+            (coordinator.watch_children(nodes.LOG_DIR_EVENTS), _LogDirsChanged()),
+        ]
+
+    async def _follow(self, states: AsyncIterator[object], event: _News) -> None:
         with suppress(SessionLost):  # `_serve_session` hears of it.
             async for _state in states:
                 await self._events.put(event)
@@ -452,30 +490,21 @@ class ControllerRunner:
     async def _serve(self) -> None:
         while True:
             event = await self._events.get()
-            match event:
-                case _Request(run, _):
-                    await run()
-                case _ClaimsChanged() | _BrokersChanged():
-                    await self._on_claims(event)
-                case _:
-                    assert_never(event)
+            if isinstance(event, _Request):
+                await event.run()
+            else:
+                await self._on_news(event)
 
-    async def _on_claims(self, event: _ClaimsChanged | _BrokersChanged) -> None:
-        """Until it is done: the watch does not repeat what it said."""
+    async def _on_news(self, event: _News) -> None:
+        """Until it is done: who brought it does not repeat what it said."""
         while True:  # Ends with success or with the session.
             try:
-                session = self._joined()
-                if self._is_stale:
+                session = self.joined()
+                if self._is_stale and session.fence is not None:
                     await self._load(session)
-                match event:
-                    case _ClaimsChanged():
-                        await self._on_controller_changed(session)
-                    case _BrokersChanged():
-                        await self._on_brokers_changed(session)
-                    case _:
-                        assert_never(event)
+                await self._despite_registrations(partial(self._handle, session, event))
                 return
-            except SessionLost:
+            except (SessionLost, RequestRefused):
                 return  # `_serve_session` hears of it as well.
             except CoordinatorRefused as refusal:
                 self._on_write_refused(refusal)
@@ -485,50 +514,96 @@ class ControllerRunner:
             # No request could be served now either, so nothing is held up.
             await asyncio.sleep(RETRY_BACKOFF_S)
 
+    async def _handle(self, session: ClusterSession, event: _News) -> None:
+        match event:
+            case _ClaimsChanged():
+                await self._on_controller_changed(session)
+            case _BrokersChanged():
+                await self._on_brokers_changed(session)
+            case _LogDirsChanged():
+                await self._on_log_dirs_changed(session)
+            case _RolesTold(told):
+                await self._on_roles_told(session, told)
+            case _:
+                assert_never(event)
+
     async def _on_controller_changed(self, session: ClusterSession) -> None:
-        controller_id, controller_epoch = await session.tree.controller()
-        if controller_id == NO_BROKER:
+        claim = await self.look_up_claim()
+        if claim.controller_id == NO_BROKER:
             await self._stand_for_election(session)
             return
-        if controller_id != self._me.broker_id:
-            session.fence = None
-        seen = ControllerChanged(controller_id, controller_epoch)
+        if claim.controller_id != self._broker_id and session.fence is not None:
+            self._give_up_claim()
+        seen = ControllerChanged(claim.controller_id, claim.controller_epoch)
         if seen != ControllerChanged(self._image.controller_id, self._image.controller_epoch):
-            self._publish(self._image.apply(seen), [seen])
+            self.publish(self._image.apply(seen), [seen])
 
     async def _on_brokers_changed(self, session: ClusterSession) -> None:
         """Move every leadership of brokers that went, or came back anew, in one batch (C4)."""
-        before = self._image.brokers
-        brokers = await session.tree.brokers()
-        after = self._image.apply_all(broker_changes(before, brokers))
-        if session.fence is not None:
-            unsteady = {each for each in before if before[each] != brokers.get(each)}
-            leaderless = partitions_led_by(after, unsteady | {NO_BROKER})
-            after = await elect_leaders(
-                session.tree, session.fence, after, leaderless, self._config.topic_defaults
+        if session.fence is None:
+            return  # Whoever is controller sees it as well, and says what follows.
+        registrations = await session.tree.registrations()
+        session.fence = replace(session.fence, generation=registrations.generation)
+        brokers = registrations.brokers
+        before = self._image
+        candidates = self.view.candidates(brokers, before, self._config.topic_defaults)
+        elections = on_brokers_changed(before, candidates)
+        moved = before.apply_all(elections.changes)
+        if elections.changes:
+            await session.tree.write(
+                session.tree.prepare_write(session.fence, before, elections.changes, moved)
             )
-        self._publish(after, changes_between(self._image, after))
+        changes = [*broker_changes(before.brokers, brokers), *elections.changes]
+        self.view.note_unclean(elections.unclean)
+        self.view.forget_brokers(before.brokers, brokers)
+        self.publish(before.apply_all(changes), changes)
+
+    async def _on_log_dirs_changed(self, session: ClusterSession) -> None:
+        """Ask the brokers that say so how their replicas are; the answers are news."""
+        if session.fence is None:
+            return
+        for broker_id in await session.tree.take_log_dir_events(session.fence):
+            self.repeat_roles(broker_id)
+
+    async def _on_roles_told(self, session: ClusterSession, told: Told) -> None:
+        if session.fence is None:
+            return
+        affected = self.view.note_told(told, self._image)
+        if affected:
+            candidates = self.candidates()
+            await self.commit_elections(on_replicas_changed(self._image, affected, candidates))
+
+    def on_told(self, told: Told) -> None:
+        """A broker has answered a LeaderAndIsr: which of its replicas work, which do not."""
+        if self.view.is_news(told):
+            with suppress(asyncio.QueueFull):  # It is asked again.
+                self._events.put_nowait(_RolesTold(told))
+
+    def on_succeeded(self, code: ErrorCode) -> None:
+        """A broker knows of another controller."""
+        logger.info("controller refused", extra={"broker": self._broker_id, "error": code.name})
+        with suppress(asyncio.QueueFull):
+            self._events.put_nowait(_ClaimsChanged())
+
+    def repeat_roles(self, broker_id: BrokerId) -> None:
+        """Tell a broker again who leads what: it seems to have missed something."""
+        if self._channels is not None:
+            self._channels.repeat_roles(broker_id)
+
+    def candidates(self) -> Candidates:
+        """Who may lead, as far as the newest image and the brokers themselves say."""
+        return self.view.candidates(self._image.brokers, self._image, self._config.topic_defaults)
 
     def _on_session_lost(self) -> None:
         """N4."""
         self._session = None
+        self._stop_channels()
         changes: list[Change] = [ControllerChanged(NO_BROKER, self._image.controller_epoch)]
-        if self._me.broker_id in self._image.brokers:
-            changes.append(BrokerGone(self._me.broker_id))
-        self._publish(self._image.apply_all(changes), changes)
-        logger.warning("session lost", extra={"broker": self._me.broker_id})
+        if self._broker_id in self._image.brokers:
+            changes.append(BrokerGone(self._broker_id))
+        self.publish(self._image.apply_all(changes), changes)
+        logger.warning("session lost", extra={"broker": self._broker_id})
         self._refuse_waiting()
-
-    async def _rejoin(self) -> None:
-        while True:
-            try:
-                await self._join()
-            except (CoordinatorUnavailable, SessionLost, StorageError, ConfigError) as error:
-                logger.error("cannot join the cluster again", exc_info=error)
-                await asyncio.sleep(RETRY_BACKOFF_S)
-            else:
-                logger.info("joined the cluster again", extra={"broker": self._me.broker_id})
-                return
 
     def _refuse_waiting(self) -> None:
         while not self._events.empty():
@@ -536,17 +611,20 @@ class ControllerRunner:
             if isinstance(event, _Request):
                 event.refuse(_away())
 
-    def _publish(self, image: ClusterImage, changes: Sequence[Change]) -> None:
+    def publish(self, image: ClusterImage, changes: Sequence[Change]) -> None:
+        """Everybody here, and every other broker if this one is controller, hears of `image`."""
         if not changes:
             return
-        self._image = image
+        before, self._image = self._image, image
         if any(isinstance(change, BrokerConfigChanged) for change in changes):
             self._config = self._config.with_dynamic(
                 cluster_wide=image.broker_config(None),
-                this_broker=image.broker_config(self._me.broker_id),
+                this_broker=image.broker_config(self._broker_id),
             )
         for callback in self._subscribers:
             callback(image, changes)
+        if self._channels is not None:
+            self._channels.on_published(before, image, changes)
 
 
 def _count(changes: Sequence[Change]) -> int:

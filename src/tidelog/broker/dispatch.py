@@ -16,6 +16,7 @@ is caught in `request_tasks.py`. Nobody else does that.
 
 import asyncio
 import logging
+import struct
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
@@ -23,13 +24,22 @@ from typing import Protocol
 from tidelog.base.errors import WireError
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.forwarding import FORWARDED, Forwarding
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.large_requests import LARGE_BYTES, LARGE_COUNT, LargeRequests
 from tidelog.broker.request_tasks import RequestTasks
 from tidelog.wire import messages
-from tidelog.wire.api import SUPPORTED, ApiKey, RequestHeader, decode_request_header
+from tidelog.wire.api import (
+    INTER_BROKER,
+    SUPPORTED,
+    ApiKey,
+    RequestHeader,
+    decode_request_header,
+)
 
 logger = logging.getLogger(__name__)
+
+_LENGTH = struct.Struct(">i")
 
 
 class DirectHandler(Protocol):
@@ -71,6 +81,8 @@ class Dispatcher:
         *,
         produce: ProduceHandler,
         direct: Mapping[ApiKey, DirectHandler],
+        inter_broker: Mapping[ApiKey, DirectHandler],
+        forwarding: Forwarding | None,
         load_cold: Callable[[], ColdHandlers],
         tasks: RequestTasks,
         large: LargeRequests,
@@ -81,6 +93,12 @@ class Dispatcher:
             int(key): (handler.answer, SUPPORTED[key].lowest, SUPPORTED[key].highest)
             for key, handler in handlers.items()
         }
+        self._direct |= {
+            int(key): (handler.answer, INTER_BROKER[key].lowest, INTER_BROKER[key].highest)
+            for key, handler in inter_broker.items()
+        }
+        self._advertised = {*handlers}
+        self._forwarding = forwarding
         self._load_cold = load_cold
         self._cold: ColdHandlers | None = None
         self._tasks = tasks
@@ -115,7 +133,7 @@ class Dispatcher:
         """Import every cold handler now. Slow; for a thread after start."""
         if self._cold is None:
             cold = self._load_cold()
-            assert {*cold, *map(ApiKey, self._direct)} == {*SUPPORTED}  # What is advertised works.
+            assert {*cold, *self._advertised} == {*SUPPORTED}  # What is advertised works.
             messages.warm_up()
             self._cold = cold
 
@@ -124,8 +142,11 @@ class Dispatcher:
     ) -> PendingAnswer:
         key = _supported_key(header)
         pending = PendingAnswer(connection, exclusive=True)
+        forwarding = self._forwarding
         # The frame is read over by the time it is decoded, so the request waits as a copy.
-        if len(frame) > LARGE_BYTES:
+        if forwarding is not None and forwarding.is_needed and key in FORWARDED:
+            work = self._forward(forwarding, pending, connection, bytes(frame), header)
+        elif len(frame) > LARGE_BYTES:
             messages.require_size(key, len(frame) - header.body_position)
             work = self._run_large(pending, connection, bytes(frame), header)
         elif self._cold is None:
@@ -135,6 +156,45 @@ class Dispatcher:
             work = self._run(pending, connection, request, header)
         self._tasks.start(connection, header.api_key, work)
         return pending
+
+    async def _forward(
+        self,
+        forwarding: Forwarding,
+        pending: PendingAnswer,
+        connection: Connection,
+        frame: bytes,
+        header: RequestHeader,
+    ) -> None:
+        messages.require_size(ApiKey(header.api_key), len(frame) - header.body_position)
+        answer = await forwarding.ask(frame, connection.peer_host)
+        if answer is None:
+            await self._run_large(pending, connection, frame, header)
+        elif pending.is_wanted:
+            # The correlation id is the client's own: the request was passed on as it is.
+            pending.complete([_LENGTH.pack(len(answer)), answer])
+
+    async def answer_forwarded(self, frame: bytes, client_host: str) -> bytes:
+        """Answer a request that another broker has passed on; both without their lengths.
+
+        Raises WireError for what a client could not have been answered either.
+        """
+        view = memoryview(frame)
+        header = decode_request_header(view)
+        key = _supported_key(header)
+        if key not in FORWARDED:
+            raise WireError(f"{key.name} is not for the controller")
+        messages.require_size(key, len(frame) - header.body_position)
+        async with self._large.turn(len(frame)):
+            if self._cold is None:
+                await asyncio.to_thread(self.warm_up)
+            request = await self._large.aside.run(partial(_decode, frame, header), count=len(frame))
+        context = RequestContext(
+            api_version=header.api_version,
+            client_id=header.client_id,
+            peer_host=client_host,
+            listener_name="",
+        )
+        return (await self._respond(request, header, context))[_LENGTH.size :]
 
     async def _load_then_run(
         self, pending: PendingAnswer, connection: Connection, frame: bytes, header: RequestHeader
@@ -162,20 +222,25 @@ class Dispatcher:
         request: object,
         header: RequestHeader,
     ) -> None:
-        assert self._cold is not None
         context = RequestContext(
             api_version=header.api_version,
             client_id=header.client_id,
             peer_host=connection.peer_host,
             listener_name=connection.listener_name,
         )
+        frame = await self._respond(request, header, context)
+        if pending.is_wanted:
+            pending.complete([frame])
+
+    async def _respond(
+        self, request: object, header: RequestHeader, context: RequestContext
+    ) -> bytes:
+        assert self._cold is not None
         response = await self._cold[ApiKey(header.api_key)].handle(request, context)
-        frame = await self._large.aside.run(
+        return await self._large.aside.run(
             partial(messages.encode_response, response, header.api_version, header.correlation_id),
             count=messages.count_parts(response, enough=LARGE_COUNT),
         )
-        if pending.is_wanted:
-            pending.complete([frame])
 
 
 def _decode(frame: bytes, header: RequestHeader) -> object:

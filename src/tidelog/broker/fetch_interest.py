@@ -78,10 +78,11 @@ class ParkedFetch:
 class FetchInterest:
     """Connects one fetch machine to the runners of its partitions."""
 
-    __slots__ = ("_watched", "attempt", "fetch", "parked")
+    __slots__ = ("_watched", "attempt", "fetch", "is_follower", "parked")
 
-    def __init__(self, fetch: Fetch) -> None:
+    def __init__(self, fetch: Fetch, *, is_follower: bool) -> None:
         self.fetch = fetch
+        self.is_follower = is_follower
         self.attempt: FetchAttempt | None = None
         self.parked: ParkedFetch | None = None
         self._watched: dict[FetchTarget, PartitionRunner] = {}
@@ -94,6 +95,9 @@ class FetchInterest:
             return False
         self.parked.on_news(appended_bytes)
         return True
+
+    def on_quiet_news(self, target: FetchTarget) -> None:
+        self.fetch.on_news(target)
 
     def end(self) -> None:
         """The session is no more."""

@@ -16,16 +16,18 @@ fresh data do not starve those without.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
-from tidelog.base.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from tidelog.base.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
 from tidelog.base.ports import BytesLike
 from tidelog.broker.fetch_interest import FetchInterest
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partition_runner import DiskRead, PartitionRunner
 from tidelog.broker.partitions import Partitions
 from tidelog.core.partition.epochs import UNKNOWN_EPOCH_END
+from tidelog.core.partition.leader import PartitionLeader
 from tidelog.core.sessions import FetchSession, FetchTarget, KnownOffsets
 from tidelog.storage.log import Log, LogRead
 from tidelog.storage.transaction_index import AbortedTransaction as Aborted
@@ -117,7 +119,7 @@ class FetchReader:
                     interest.watch(target, runner)
                 self._look_at(look, interest, target, runner, request, read_by_thread)
             except RequestRefused as refusal:
-                self._tell_error(look, interest, target, refusal.code)
+                self._tell_error(look, interest, target, refusal.code, request)
         return look
 
     def runner(self, target: FetchTarget, request: FetchRequest) -> PartitionRunner:
@@ -133,9 +135,33 @@ class FetchReader:
         epoch = max(wanted.current_leader_epoch, NO_LEADER_EPOCH)
         runner = self._partitions.led(topic, wanted.partition, epoch)
         if request.replica_id >= 0:
-            # A follower that is not among the partition's replicas.
-            raise RequestRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            _admit_follower(runner.leading, request)
         return runner
+
+    def note_positions(self, request: FetchRequest) -> None:
+        """What a follower asks for says how much it has (R3): tell the leaders of what it names.
+
+        Nothing is refused here. What is wrong with a partition is found again, and said, by the
+        look that follows.
+        """
+        for topic, topic_id, partitions in request.topics:
+            for wanted in partitions:
+                with suppress(RequestRefused):
+                    self._note_position(FetchTarget(topic, topic_id, wanted), request)
+
+    def _note_position(self, target: FetchTarget, request: FetchRequest) -> None:
+        runner = self.runner(target, request)
+        wanted = target.wanted
+        fetch_offset = Offset(wanted.fetch_offset)
+        if wanted.last_fetched_epoch >= 0 and _diverging_epoch(runner, target) is not None:
+            return
+        if runner.log.log_start_offset <= fetch_offset <= runner.leading.log_end_offset:
+            runner.on_follower_fetch(
+                BrokerId(request.replica_id),
+                broker_epoch=request.replica_epoch,
+                fetch_offset=fetch_offset,
+                log_start_offset=Offset(wanted.log_start_offset),
+            )
 
     def _look_at(
         self,
@@ -146,10 +172,8 @@ class FetchReader:
         request: FetchRequest,
         read_by_thread: ReadByThread | None,
     ) -> None:
-        leader = runner.leader
-        offsets = KnownOffsets(
-            leader.high_watermark, leader.last_stable_offset, runner.log.log_start_offset
-        )
+        leader = runner.leading
+        offsets = _offsets(runner)
         if target.wanted.last_fetched_epoch >= 0:
             diverging = _diverging_epoch(runner, target)
             if diverging is not None:
@@ -158,7 +182,10 @@ class FetchReader:
                 look.add(target, _result(target, offsets, None, diverging, b""))
                 return
         is_committed_only = request.isolation_level == READ_COMMITTED
-        end_offset = offsets.last_stable_offset if is_committed_only else offsets.high_watermark
+        if request.replica_id >= 0:
+            end_offset = leader.log_end_offset
+        else:
+            end_offset = offsets.last_stable_offset if is_committed_only else offsets.high_watermark
         if (
             read_by_thread is not None
             and read_by_thread.cold.target is target
@@ -213,13 +240,39 @@ class FetchReader:
         return DiskRead(read, aborted)
 
     def _tell_error(
-        self, look: Look, interest: FetchInterest, target: FetchTarget, code: ErrorCode
+        self,
+        look: Look,
+        interest: FetchInterest,
+        target: FetchTarget,
+        code: ErrorCode,
+        request: FetchRequest,
     ) -> None:
         interest.fetch.note_error(target)
         interest.unwatch((target,))  # It is looked at every time while the error lasts.
         look.must_tell = True
-        result = _result(target, _UNKNOWN_OFFSETS, None, None, b"")
+        offsets = _UNKNOWN_OFFSETS
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE and request.replica_id >= 0:
+            # A follower starts afresh where our log starts, and need not ask where that is.
+            offsets = _offsets(self.runner(target, request))
+        result = _result(target, offsets, None, None, b"")
         look.add(target, result._replace(error_code=code))
+
+
+def _offsets(runner: PartitionRunner) -> KnownOffsets:
+    leader = runner.leading
+    return KnownOffsets(
+        leader.high_watermark, leader.last_stable_offset, runner.log.log_start_offset
+    )
+
+
+def _admit_follower(leader: PartitionLeader, request: FetchRequest) -> None:
+    replica = BrokerId(request.replica_id)
+    if replica not in leader.followers:
+        # We may simply not have heard yet of its assignment. This code makes it try again.
+        raise RequestRefused(ErrorCode.UNKNOWN_LEADER_EPOCH)
+    if request.replica_epoch < leader.live_brokers.get(replica, request.replica_epoch):
+        # Sent in an earlier life of that broker, whose log may be another by now (KIP-903).
+        raise RequestRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def _has_no_room(read: LogRead, target: FetchTarget, end_offset: Offset, max_bytes: int) -> bool:

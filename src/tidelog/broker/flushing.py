@@ -71,13 +71,13 @@ class Flusher:
         assert self.is_holding
         self._waiting.append((self._required_offset, callback))
 
-    def start(self) -> None:
-        """Flush everything there is, without waiting for it."""
+    def start(self) -> "asyncio.Future[Offset]":
+        """Flush everything there is; nobody has to wait for it."""
         self.unflushed_records = 0
         self._in_flight += 1
-        self._executor.background(
-            self._log.flush, up_to=self._log.log_end_offset
-        ).add_done_callback(self._on_flushed)
+        flushed = self._executor.background(self._log.flush, up_to=self._log.log_end_offset)
+        flushed.add_done_callback(self._on_flushed)
+        return flushed
 
     def start_if_due(self, now_ms: int, *, flush_ms: int) -> None:
         """Flush if the oldest record that is not yet on disk is old enough."""

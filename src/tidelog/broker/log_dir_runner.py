@@ -34,10 +34,13 @@ from tidelog.base.ids import Offset, TopicPartition
 from tidelog.base.ports import Disk
 from tidelog.broker.disk_executor import DiskExecutor, as_storage_error
 from tidelog.broker.partition_runner import PartitionRunner
+from tidelog.core.controller.image import LastStop
 from tidelog.storage.log import Log
 from tidelog.storage.log_dir import LogDir
 
 logger = logging.getLogger(__name__)
+
+UNKNOWN_BOOT = ""
 
 T = TypeVar("T")
 
@@ -68,6 +71,7 @@ class LogDirRunner:
         self._is_recovering = False
         self._written: dict[str, Mapping[TopicPartition, Offset]] = {}
         self._deletions: set[asyncio.TimerHandle] = set()
+        self._cutting: dict[TopicPartition, Offset] = {}
 
     @property
     def is_online(self) -> bool:
@@ -116,6 +120,32 @@ class LogDirRunner:
         await self._idle()
         await self.executor.background(_close_unclean, log_dir, logs)
 
+    async def last_stop(self, boot_id: str) -> LastStop:
+        """How whoever used the directory before ended, and so what it can have lost (R13)."""
+        log_dir = self.log_dir
+        if log_dir is None or not self.is_online:
+            return LastStop.LOST  # Nobody can tell.
+        if log_dir.was_clean or log_dir.was_new:
+            return LastStop.CLEAN
+        try:
+            last_boot_id = await self.executor.urgent(log_dir.last_boot_id)
+        except StorageError as error:
+            self.on_failure(error)
+            return LastStop.LOST
+        if boot_id == UNKNOWN_BOOT or last_boot_id != boot_id:
+            return LastStop.LOST
+        return LastStop.KILLED
+
+    async def write_boot_id(self, boot_id: str) -> None:
+        """The cluster knows by now what this directory may have lost: vouch for it anew."""
+        log_dir = self.log_dir
+        if log_dir is None or not self.is_online:
+            return
+        try:
+            await self.executor.background(log_dir.write_boot_id, boot_id)
+        except StorageError as error:
+            self.on_failure(error)
+
     # -- failure ---------------------------------------------------------------------------------
 
     def on_failure(self, error: StorageError) -> None:
@@ -140,7 +170,7 @@ class LogDirRunner:
 
     async def checkpoint(self) -> None:
         """Write down recovery points, log starts and high watermarks, where they have changed."""
-        await self._write_changed("recovery points", lambda runner: runner.log.recovery_point)
+        await self._write_changed("recovery points", self._recovery_point)
         await self._write_changed("log starts", lambda runner: runner.log.log_start_offset)
         await self._write_changed("high watermarks", lambda runner: runner.high_watermark)
 
@@ -168,6 +198,34 @@ class LogDirRunner:
             self.on_failure(error)
             return
         self._written[name] = values
+
+    # -- truncating ------------------------------------------------------------------------------
+
+    def truncate(
+        self, topic_partition: TopicPartition, recovery_point: Offset, work: Callable[[], None]
+    ) -> "asyncio.Future[None]":
+        """Lower the checkpoint of a recovery point, then do `work`, which cuts the log there.
+
+        On the background thread, so that no flush of that log is under way meanwhile.
+        """
+        log_dir = self.log_dir
+        self._cutting[topic_partition] = recovery_point
+        points = {tp: self._recovery_point(runner) for tp, runner in self.runners.items()}
+        self._written.pop("recovery points", None)
+
+        def run() -> None:
+            assert log_dir is not None
+            log_dir.write_recovery_points(points)
+            work()
+
+        cut = self.executor.background(run)
+        cut.add_done_callback(lambda _: self._cutting.pop(topic_partition))
+        return cut
+
+    def _recovery_point(self, runner: PartitionRunner) -> Offset:
+        # What is written down while a thread is about to cut a log must not be above the cut.
+        recovery_point = runner.log.recovery_point
+        return min(recovery_point, self._cutting.get(runner.topic_partition, recovery_point))
 
     # -- deleting --------------------------------------------------------------------------------
 

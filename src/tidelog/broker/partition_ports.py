@@ -1,10 +1,12 @@
 """What a partition needs from those around it: its log directory, and whoever listens to it."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from tidelog.base.errors import StorageError
+from tidelog.base.ids import Offset, TopicPartition
 from tidelog.broker.disk_executor import DiskExecutor
 from tidelog.core.sessions import FetchTarget
 
@@ -15,8 +17,17 @@ class Watcher(Protocol):
     Must only take note: the partition is in the middle of something.
     """
 
+    @property
+    def is_follower(self) -> bool:
+        """Whether it reads what is not committed yet."""
+        ...
+
     def on_news(self, target: FetchTarget, appended_bytes: int) -> bool:
         """Return whether to be told of the next news as well."""
+        ...
+
+    def on_quiet_news(self, target: FetchTarget) -> None:
+        """The high watermark moved: to be told with the next answer, which need not hurry."""
         ...
 
 
@@ -37,6 +48,12 @@ class LogDirectory(Protocol):
 
     def delete_later(self, paths: Sequence[Path], *, delay_ms: int) -> None:
         """Remove files when the delay is over, or at the next start."""
+        ...
+
+    def truncate(
+        self, topic_partition: TopicPartition, recovery_point: Offset, work: Callable[[], None]
+    ) -> "asyncio.Future[None]":
+        """Lower the checkpoint of a recovery point, then do `work`, which cuts the log there."""
         ...
 
     async def checkpoint_log_starts(self) -> None:

@@ -29,23 +29,35 @@ Invariants:
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import NamedTuple, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, ParamSpec, TypeVar, assert_never
 
 from tidelog.base.errors import DamagedLog, ErrorCode, RequestRefused, StorageError
-from tidelog.base.ids import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.base.ids import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    NO_TIMESTAMP,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 from tidelog.base.ports import BytesLike, Clock
 from tidelog.broker.append_queue import AppendQueue, Preparation, QueuedAppend, Settle
 from tidelog.broker.batch_limits import batch_limits
 from tidelog.broker.disk_executor import as_storage_error
 from tidelog.broker.flushing import Flusher
+from tidelog.broker.follower_runner import FollowerRunner
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partition_ports import LogDirectory, Watcher
 from tidelog.broker.partition_retention import enforce_retention
 from tidelog.broker.produce_results import refused_by, refused_partition
 from tidelog.broker.waiters import OffsetWaiters
 from tidelog.config.topic import TopicConfig
+from tidelog.core.partition.effects import ADVANCED, Effects, HighWatermarkAdvanced, ProposeIsr
 from tidelog.core.partition.epochs import EpochHistory
+from tidelog.core.partition.follower import PartitionFollower
 from tidelog.core.partition.leader import PartitionLeader
 from tidelog.core.sessions import FetchTarget
 from tidelog.core.transactions.producers import ProducerStates
@@ -71,6 +83,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ACKS_ALL = -1
+
+ProposeToController = Callable[["PartitionRunner", ProposeIsr], None]
 
 _Attempt = PartitionProduceResult | Preparation | None
 
@@ -100,16 +114,21 @@ class PartitionRunner:
         "_clock",
         "_flush_messages",
         "_flusher",
+        "_follower_watchers",
+        "_high_watermark",
         "_is_log_append_time",
         "_limits",
         "_may_rewrite",
+        "_next_role",
+        "_propose_isr",
         "_queue",
         "_reported_damage",
+        "_uncommitted_bytes",
         "_waiters",
         "_watchers",
         "config",
         "epochs",
-        "has_resigned",
+        "follower",
         "is_offline",
         "leader",
         "log",
@@ -126,24 +145,30 @@ class PartitionRunner:
         topic_partition: TopicPartition,
         topic_id: TopicId,
         log: Log,
-        leader: PartitionLeader,
+        high_watermark: Offset,
         epochs: EpochHistory,
         producers: ProducerStates,
         config: TopicConfig,
         log_directory: LogDirectory,
         request_memory: MemoryBound,
         clock: Clock,
+        propose_isr: ProposeToController,
     ) -> None:
+        """Neither leads nor follows, until it is told to."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.partition = topic_partition.partition
         self.log = log
-        self.leader = leader
+        self.leader: PartitionLeader | None = None
+        self.follower: FollowerRunner | None = None
+        self._high_watermark = high_watermark
+        self._next_role: Callable[[], None] | None = None
+        self._propose_isr = propose_isr
+        self._uncommitted_bytes = 0
         self.epochs = epochs
         self.producers = producers
         self.log_directory = log_directory
         self.is_offline = False
-        self.has_resigned = False
         self._use(config)
         self._clock = clock
         self._queue = AppendQueue(
@@ -157,6 +182,7 @@ class PartitionRunner:
         )
         self._waiters = OffsetWaiters()
         self._watchers: dict[FetchTarget, Watcher] = {}
+        self._follower_watchers: dict[FetchTarget, Watcher] = {}
         self._reported_damage: str | None = None
         self._flusher = Flusher(log, log_directory.executor, log_directory.on_failure)
 
@@ -169,11 +195,35 @@ class PartitionRunner:
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
-        return self.leader.leader_epoch
+        """The epoch in which this broker leads or follows; NO_LEADER_EPOCH if it does neither."""
+        if self.leader is not None:
+            return self.leader.leader_epoch
+        if self.follower is not None:
+            return self.follower.machine.leader_epoch
+        return NO_LEADER_EPOCH
 
     @property
     def high_watermark(self) -> Offset:
-        return self.leader.high_watermark
+        if self.leader is not None:
+            return self.leader.high_watermark
+        if self.follower is not None:
+            return self.follower.machine.high_watermark
+        return self._high_watermark
+
+    @property
+    def leading(self) -> PartitionLeader:
+        """The leader machine, or RequestRefused(NOT_LEADER_OR_FOLLOWER)."""
+        if self.leader is None:
+            raise RequestRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self.leader
+
+    @property
+    def queue(self) -> AppendQueue:
+        return self._queue
+
+    @property
+    def flusher(self) -> Flusher:
+        return self._flusher
 
     # -- appending -------------------------------------------------------------------------------
 
@@ -205,13 +255,14 @@ class PartitionRunner:
         is_rewritten: bool,
     ) -> _Attempt:
         """Append now if nothing stands in the way, or say what does."""
-        if self.is_offline or self.has_resigned:
+        leader = self.leader
+        if self.is_offline or leader is None:
             return self._refused_service()
         assert not self._queue.is_busy  # I2
         try:
             header = validate_produce(records, self._limits, now_ms=now_ms)
             if acks == ACKS_ALL:
-                self.leader.refuse_before_append(acks)
+                leader.refuse_before_append(acks)
             if self._may_rewrite and not is_rewritten and needs_rewrite(header, self._limits):
                 return Preparation.REWRITE
             if header.producer_id >= 0:
@@ -245,6 +296,7 @@ class PartitionRunner:
     ) -> PartitionProduceResult | None:
         """Stamp and write the batch. One write, and little else: benchmarks/request_path.py."""
         log, leader = self.log, self.leader
+        assert leader is not None
         base_offset = log.log_end_offset
         leader_epoch = leader.leader_epoch
         timestamp_ms = header.max_timestamp_ms
@@ -285,23 +337,48 @@ class PartitionRunner:
 
     def _advance(self, end_offset: Offset, appended_bytes: int, now_ms: int) -> None:
         """Tell the machine how far the log goes and wake whoever may read more now."""
-        if self.leader.on_append(end_offset, now_ms=now_ms):
-            if self._waiters:
-                self._waiters.wake(self.leader.high_watermark)
-            if self._watchers:
-                self._announce(appended_bytes)
+        leader = self.leader
+        assert leader is not None
+        effects = leader.on_append(end_offset, now_ms=now_ms)
+        self._uncommitted_bytes += appended_bytes
+        if self._follower_watchers:
+            _announce(self._follower_watchers, appended_bytes)
+        if effects is ADVANCED:
+            self._on_high_watermark_advanced()
+        elif effects:
+            self._perform(effects)
+
+    def _perform(self, effects: Effects) -> None:
+        for effect in effects:
+            match effect:
+                case HighWatermarkAdvanced():
+                    self._on_high_watermark_advanced()
+                case ProposeIsr():
+                    self._propose_isr(self, effect)
+                case _:
+                    assert_never(effect)
+
+    def _on_high_watermark_advanced(self) -> None:
+        # All that was appended since the last advance, though not all of it may be committed: a
+        # fetch that is woken too early looks, and waits again.
+        committed_bytes, self._uncommitted_bytes = self._uncommitted_bytes, 0
+        if self._waiters:
+            self._waiters.wake(self.high_watermark)
+        if self._watchers:
+            _announce(self._watchers, committed_bytes)
+        for target, watcher in self._follower_watchers.items():
+            watcher.on_quiet_news(target)
 
     def _announce(self, appended_bytes: int) -> None:
-        satisfied = [
-            target
-            for target, watcher in self._watchers.items()
-            if not watcher.on_news(target, appended_bytes)
-        ]
-        for target in satisfied:
-            del self._watchers[target]
+        """Something is new for readers of all kinds; 0 bytes: something other than records."""
+        _announce(self._watchers, appended_bytes)
+        _announce(self._follower_watchers, appended_bytes)
 
     def _start_epoch(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
         self.epochs.assign(leader_epoch, start_offset=start_offset)
+        self.on_epochs_changed()
+
+    def on_epochs_changed(self) -> None:
         # Not waited for: until a flush, which queues behind it on the same thread, recovery scans
         # these batches and finds the epoch in them.
         self._in_background(self.log.write_leader_epochs, self.epochs.entries)
@@ -313,12 +390,14 @@ class PartitionRunner:
         to the followers.
         """
         base_offset, end_offset, timestamp_ms, acks, settle = appended
-        if end_offset > self.leader.log_end_offset:
+        leader = self.leader
+        assert leader is not None
+        if end_offset > leader.log_end_offset:
             self._flusher.then(lambda: self._settle_flushed(appended))
             return None
         if acks != ACKS_ALL:
             return self._accepted(base_offset, timestamp_ms)
-        code = self.leader.acknowledgement(end_offset)
+        code = leader.acknowledgement(end_offset)
         if code is None:
             self._waiters.add(end_offset, lambda: settle(self._after_replication(appended)))
             return None
@@ -327,8 +406,10 @@ class PartitionRunner:
         return self._accepted(base_offset, timestamp_ms)
 
     def _after_replication(self, appended: _Appended) -> PartitionProduceResult:
+        if self.is_offline or self.leader is None:
+            return self._refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         code = self.leader.acknowledgement(appended.end_offset)
-        if self.is_offline or self.has_resigned or code is None:
+        if code is None:
             return self._refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if code is not ErrorCode.NONE:
             return self._refusal(code)
@@ -374,8 +455,10 @@ class PartitionRunner:
         return self.log_directory.executor.urgent(rewrite, records, self._limits, now_ms=now_ms)
 
     def _on_rolled(self, rolled: "asyncio.Future[None]") -> None:
-        if self._succeeded(rolled) and not self.is_offline:
+        if self.succeeded(rolled) and not self.is_offline:
             self._flusher.start()
+            if self.follower is not None:
+                self.follower.on_rolled()
 
     # -- flushing --------------------------------------------------------------------------------
 
@@ -385,12 +468,14 @@ class PartitionRunner:
             self._flusher.start_if_due(now_ms, flush_ms=self.config.flush_ms)
 
     def _on_flushed(self, appended: _Appended, size_bytes: int) -> None:
-        if not self.is_offline:
+        leader = self.leader
+        # One that was elected meanwhile began with all that was in the log.
+        if not self.is_offline and leader and appended.end_offset > leader.log_end_offset:
             self._advance(appended.end_offset, size_bytes, self._clock.now_ms())
         self._settle_flushed(appended)
 
     def _settle_flushed(self, appended: _Appended) -> None:
-        if self.is_offline or self.has_resigned:
+        if self.is_offline or self.leader is None:
             appended.settle(self._refused_service())
             return
         result = self._acknowledge(appended)
@@ -409,14 +494,19 @@ class PartitionRunner:
 
     @property
     def watcher_count(self) -> int:
-        return len(self._watchers)
+        return len(self._watchers) + len(self._follower_watchers)
 
     def watch(self, target: FetchTarget, watcher: Watcher) -> None:
-        """Tell `watcher` when there is more to read, the log start moves or this goes offline."""
-        self._watchers[target] = watcher
+        """Tell `watcher` when there is more to read, the log start moves or this goes offline.
+
+        A follower may read what is not committed yet.
+        """
+        watchers = self._follower_watchers if watcher.is_follower else self._watchers
+        watchers[target] = watcher
 
     def unwatch(self, target: FetchTarget) -> None:
         self._watchers.pop(target, None)
+        self._follower_watchers.pop(target, None)
 
     # -- upkeep ----------------------------------------------------------------------------------
 
@@ -424,7 +514,8 @@ class PartitionRunner:
         """Apply new topic settings, from the next append on."""
         self._use(config)
         self.log.reconfigure(config)
-        self.leader.on_min_insync_replicas_changed(config.min_insync_replicas)
+        if self.leader is not None:
+            self.leader.on_min_insync_replicas_changed(config.min_insync_replicas)
 
     async def delete_records(self, before_offset: Offset) -> Offset:
         """Hide what is below `before_offset` (-1: the high watermark); return the new log start.
@@ -454,27 +545,144 @@ class PartitionRunner:
 
     def on_log_start_advanced(self) -> None:
         """What is below `log.log_start_offset` may not be read any more."""
-        self.leader.on_log_start_advanced(self.log.log_start_offset)
+        if self.leader is not None:
+            self.leader.on_log_start_advanced(self.log.log_start_offset)
         if self.epochs.truncate_from_start(self.log.log_start_offset):
             self._in_background(self.log.write_leader_epochs, self.epochs.entries)
         self._announce(0)
 
-    def lead(self, leader: PartitionLeader) -> None:
-        """Lead under a new epoch. Whoever waits for the old one goes on with the new."""
-        self.leader = leader
+    # -- roles -----------------------------------------------------------------------------------
+
+    def lead(self, elect: Callable[["PartitionRunner"], PartitionLeader]) -> None:
+        """Lead, in a new epoch. `elect` makes the machine, from the log as it is by then.
+
+        Whoever waited for this broker in an earlier epoch goes on, if it has led all the time.
+        """
+        self._take_role(lambda: self._begin_to_lead(elect(self)))
+
+    def follow(self, leader: BrokerId, leader_epoch: LeaderEpoch) -> None:
+        """Copy from `leader`."""
+        follower = self.follower
+        if follower is not None and not follower.is_stopped:
+            follower.machine.on_leader_changed(leader, leader_epoch)
+            return
+        self._stop_leading()
+        self._take_role(lambda: self._begin_to_follow(leader, leader_epoch))
+
+    def resign(self) -> None:
+        """Do neither: this broker is not told any more who leads."""
+        self._stop_leading()
+        self._take_role(self._do_nothing)
+
+    def _take_role(self, begin: Callable[[], None]) -> None:
+        """Begin when nothing is under way that was begun in the role before."""
+        follower = self.follower
+        if follower is None:
+            begin()
+            return
+        follower.stop()
+        if not follower.is_busy:
+            begin()
+            return
+        follower.on_idle = self._begin_next_role
+        self._next_role = begin
+
+    def _begin_next_role(self) -> None:
+        begin, self._next_role = self._next_role, None
+        if begin is not None:
+            begin()
+
+    def _begin_to_lead(self, leader: PartitionLeader) -> None:
+        self._keep_high_watermark()
+        self.leader, self.follower = leader, None
+        if leader.leader_epoch > self.epochs.latest_epoch:
+            # Before anything is written in it: a follower that has records of an epoch between
+            # the last two has to learn that those are not here (KIP-101).
+            self._start_epoch(leader.leader_epoch, leader.log_end_offset)
         self._waiters.wake(leader.high_watermark)
         self._announce(0)
 
-    def resign(self) -> None:
-        """This broker may not lead any more: acknowledge nothing, and say so to whoever waits."""
-        if self.has_resigned:
+    def _begin_to_follow(self, leader: BrokerId, leader_epoch: LeaderEpoch) -> None:
+        self._keep_high_watermark()
+        machine = PartitionFollower(
+            leader=leader, leader_epoch=leader_epoch, high_watermark=self._high_watermark
+        )
+        self.follower = FollowerRunner(self, machine, clock=self._clock)
+
+    def _do_nothing(self) -> None:
+        self._keep_high_watermark()
+        self.follower = None
+
+    def _stop_leading(self) -> None:
+        if self.leader is None:
             return
-        self.has_resigned = True
+        self._keep_high_watermark()
+        self.leader = None
         self._waiters.wake_all()
         self._announce(0)
+        self._queue.work_off()
+
+    def _keep_high_watermark(self) -> None:
+        self._high_watermark = self.high_watermark
+
+    def on_follower_fetch(
+        self,
+        replica: BrokerId,
+        *,
+        broker_epoch: int,
+        fetch_offset: Offset,
+        log_start_offset: Offset,
+    ) -> None:
+        """A follower that was admitted holds everything below `fetch_offset`."""
+        leader = self.leader
+        assert leader is not None
+        effects = leader.on_follower_fetch(
+            replica,
+            broker_epoch=broker_epoch,
+            fetch_offset=fetch_offset,
+            log_start_offset=log_start_offset,
+            now_ms=self._clock.now_ms(),
+        )
+        if effects:
+            self._perform(effects)
+
+    def on_isr_changed(self, isr: frozenset[BrokerId], *, version: int) -> None:
+        """The cluster's word about who is in sync, by our proposal or not."""
+        leader = self.leader
+        if leader is None or version <= leader.isr_version:
+            return
+        self._perform(leader.on_isr_changed(isr, version=version, now_ms=self._clock.now_ms()))
+
+    def on_isr_refused(self, proposed: ProposeIsr) -> None:
+        """The controller will not have it."""
+        leader = self.leader
+        if leader is None or leader.isr_in_flight != proposed.isr:
+            return
+        if leader.isr_version == proposed.expected_version:
+            self._perform(leader.on_isr_refused(now_ms=self._clock.now_ms()))
+
+    def on_replicas_changed(self, replicas: tuple[BrokerId, ...]) -> None:
+        if self.leader is not None:
+            self._perform(self.leader.on_replicas_changed(replicas, now_ms=self._clock.now_ms()))
+
+    def on_live_brokers_changed(self, live_brokers: Mapping[BrokerId, int]) -> None:
+        if self.leader is not None:
+            self._perform(
+                self.leader.on_live_brokers_changed(live_brokers, now_ms=self._clock.now_ms())
+            )
+
+    def on_tick(self) -> None:
+        """Time has passed: who lags leaves the isr (R6)."""
+        if self.leader is not None and not self.is_offline:
+            self._perform(self.leader.on_tick(now_ms=self._clock.now_ms()))
+
+    def on_committed(self) -> None:
+        """As a follower: the leader has said that more is committed."""
+        if self._watchers:
+            _announce(self._watchers, self._uncommitted_bytes)
 
     def _require_service(self) -> None:
-        if self.is_offline or self.has_resigned:
+        if self.is_offline or self.leader is None:
             raise RequestRefused(self._why_not_served())
 
     def _why_not_served(self) -> ErrorCode:
@@ -493,12 +701,21 @@ class PartitionRunner:
         self._queue.work_off()
 
     def bring_online(
-        self, *, log: Log, leader: PartitionLeader, epochs: EpochHistory, producers: ProducerStates
+        self,
+        *,
+        log: Log,
+        high_watermark: Offset,
+        epochs: EpochHistory,
+        producers: ProducerStates,
     ) -> None:
-        """The disk is back and the log was recovered."""
+        """The disk is back and the log was recovered. It has to be told its role again."""
         assert self.is_offline
         assert not self._queue.is_busy  # Logs are opened behind everything the old one began.
-        self.log, self.leader, self.epochs, self.producers = log, leader, epochs, producers
+        self._stop_leading()
+        self._next_role = None
+        self.follower = None
+        self.log, self.epochs, self.producers = log, epochs, producers
+        self._high_watermark = high_watermark
         self._flusher = Flusher(log, self.log_directory.executor, self.log_directory.on_failure)
         self.is_offline = False
         self._announce(0)
@@ -522,16 +739,26 @@ class PartitionRunner:
 
     def _in_background(self, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         self.log_directory.executor.background(work, *args, **kwargs).add_done_callback(
-            self._succeeded
+            self.succeeded
         )
 
-    def _succeeded(self, future: "asyncio.Future[T]") -> bool:
+    def succeeded(self, future: "asyncio.Future[T]") -> bool:
         """Whether the work was done; a disk that failed takes its directory offline."""
         error = future.exception()
         if error is None:
             return True
         self.log_directory.on_failure(as_storage_error(error))
         return False
+
+
+def _announce(watchers: dict[FetchTarget, Watcher], appended_bytes: int) -> None:
+    satisfied = [
+        target
+        for target, watcher in watchers.items()
+        if not watcher.on_news(target, appended_bytes)
+    ]
+    for target in satisfied:
+        del watchers[target]
 
 
 def _read(log: Log, offset: Offset, *, end_offset: Offset, max_bytes: int) -> DiskRead:

@@ -21,8 +21,6 @@ class Partitions:
         # Ids as they stand in requests: making a UUID would cost as much as half a request.
         self._names: dict[bytes, str] = {}
         self._runners: dict[tuple[str, int], PartitionRunner] = {}
-        # The same dictionary, or an empty one while the coordinator does not vouch for us.
-        self._serving = self._runners
         self._offline: set[tuple[str, int]] = set()
 
     def __len__(self) -> int:
@@ -33,14 +31,20 @@ class Partitions:
 
     def add(self, runner: PartitionRunner) -> None:
         assert runner.topic_partition not in self._runners
-        if self._serving is not self._runners:
-            runner.resign()
         self._runners[runner.topic_partition] = runner
         self._offline.discard(runner.topic_partition)
 
     def mark_offline(self, topic_partition: TopicPartition) -> None:
         """This broker should have the partition, but its log directory cannot be used."""
         self._offline.add(topic_partition)
+
+    def is_marked_offline(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._offline
+
+    def remove(self, topic_partition: TopicPartition) -> PartitionRunner | None:
+        """Forget one partition, which another broker holds from now on."""
+        self._offline.discard(topic_partition)
+        return self._runners.pop(topic_partition, None)
 
     def remove_topics(self, topics: Collection[str]) -> list[PartitionRunner]:
         """Forget every partition of `topics`; clients are told that there are no such topics."""
@@ -49,27 +53,16 @@ class Partitions:
         return [self._runners.pop(key) for key in keys]
 
     def find(self, topic: str, partition: int) -> PartitionRunner | None:
-        """The runner, whatever its state; None if this broker may not serve such a partition."""
-        return self._serving.get((topic, partition))
-
-    def replica(self, topic: str, partition: int) -> PartitionRunner | None:
-        """The runner, even while this broker may not serve it."""
+        """The runner, whatever its state; None if this broker holds no such partition."""
         return self._runners.get((topic, partition))
 
-    def drop_leaderships(self) -> None:
+    def drop_roles(self) -> None:
         """The session is lost: somebody else may lead by now, so refuse everything (C6).
 
         Also what waits: nothing is acknowledged any more, and readers are told to look elsewhere.
         """
-        self._serving = {}
         for runner in self:
             runner.resign()
-
-    def resume_leaderships(self) -> None:
-        """The broker is registered again and was elected anew."""
-        self._serving = self._runners
-        for runner in self:
-            runner.has_resigned = False
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id, given as its sixteen bytes."""
@@ -94,13 +87,15 @@ class Partitions:
 
         `current_leader_epoch` is what the client believes; NO_LEADER_EPOCH makes no claim.
         """
-        runner = self._serving.get((topic, partition))
+        runner = self._runners.get((topic, partition))
         if runner is None:
             raise RequestRefused(self.absence(topic, partition))
         if runner.is_offline:
             raise RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR)
         if current_leader_epoch != NO_LEADER_EPOCH:
             require_epoch(runner.leader_epoch, current_leader_epoch)
+        if runner.leader is None:
+            raise RequestRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return runner
 
     def absence(self, topic: str, partition: int) -> ErrorCode:

@@ -4,9 +4,13 @@ The cluster image says what should be here; this makes it so. Opening and deleti
 directories' threads, in batches; the loop only puts runners in and out of `Partitions`.
 
     TopicCreated, PartitionsAdded   a folder in the directory with the fewest partitions
+    PartitionChanged                the same, if this broker is among its replicas now
     TopicDeleted                    runner out at once, folder renamed, removed after a delay
     TopicConfigChanged              the runner's settings
-    PartitionChanged                the runner's leader epoch and isr
+
+What a replica does is not read from the image, which may be older than this broker's registration:
+only the controller of the day gives roles (`become`, `stop_replicas`), and only to this
+registration. A role that comes before its log is open is taken when it is.
 
 The image moves on while a thread works, and topics of the same name may come and go:
 
@@ -16,28 +20,24 @@ The image moves on while a thread works, and topics of the same name may come an
         its directory has not failed meanwhile; under the image's newest state and settings.
     I3  A folder that belongs to another topic of the same name is set aside, never opened.
     I4  A partition is announced to clients (`settled`) only when it is open.
+    I5  A role is never replaced by an older one, and none outlives the session it was given in.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
-from tidelog.base.errors import StorageError
-from tidelog.base.ids import BrokerId, Offset, TopicPartition
+from tidelog.base.errors import ErrorCode, StorageError
+from tidelog.base.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from tidelog.base.ports import Clock
-from tidelog.broker.adoption import (
-    ADOPTED_SETTINGS,
-    Found,
-    found_topics,
-    in_two_places,
-    open_found,
-)
-from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.broker.adoption import in_two_places
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.memory import MemoryBound
-from tidelog.broker.partition_runner import PartitionRunner
+from tidelog.broker.partition_runner import PartitionRunner, ProposeToController
 from tidelog.broker.partitions import Partitions
+from tidelog.broker.replica_fetcher import ReplicaFetchers
 from tidelog.broker.replica_logs import (
     OpenedReplica,
     OpenedReplicas,
@@ -60,13 +60,40 @@ from tidelog.core.controller.changes import (
 )
 from tidelog.core.controller.image import EMPTY_IMAGE, ClusterImage, PartitionImage
 from tidelog.core.partition.leader import PartitionLeader, elected
-from tidelog.core.transactions.producers import ProducerStates
 from tidelog.storage.log_dir import LogDir
 
 logger = logging.getLogger(__name__)
 
 OPEN_AT_ONCE = 64
 RESOLVED_CONFIGS_MAX = 1_000
+OPENING_WAIT_MAX_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Who leads a partition, as the controller said; and so what this broker is to do."""
+
+    topic_id: TopicId
+    state: PartitionImage
+
+    def succeeds(self, other: "Role") -> bool:
+        """Whether this was decided after `other`."""
+        if self.topic_id != other.topic_id:
+            return True
+        ours, theirs = self.state, other.state
+        return (ours.leader_epoch, ours.partition_epoch) > (
+            theirs.leader_epoch,
+            theirs.partition_epoch,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedRole:
+    """A replica that is to end, as the controller said."""
+
+    topic_id: TopicId
+    leader_epoch: LeaderEpoch
+    delete: bool
 
 
 class Replicas:
@@ -82,6 +109,8 @@ class Replicas:
         request_memory: MemoryBound,
         clock: Clock,
         tasks: asyncio.TaskGroup,
+        fetchers: ReplicaFetchers,
+        propose_isr: ProposeToController,
     ) -> None:
         self._broker_id = broker_id
         self._config = config
@@ -90,6 +119,10 @@ class Replicas:
         self._request_memory = request_memory
         self._clock = clock
         self._tasks = tasks
+        self._fetchers = fetchers
+        self._propose_isr = propose_isr
+        self._roles: dict[TopicPartition, Role] = {}
+        self._live_brokers: Mapping[BrokerId, int] = {}
         self._under_way: set[asyncio.Task[None]] = set()
         self._occupied: dict[TopicPartition, asyncio.Future[None]] = {}
         self._resolved: dict[frozenset[tuple[str, str]], TopicConfig] = {}
@@ -109,15 +142,10 @@ class Replicas:
             # Ended by the disk: opening a log either works or takes its directory offline.
             await asyncio.wait(self._under_way)
 
-    async def start(self, controller: ControllerRunner) -> None:
-        """Open everything the cluster wants here, and follow it from now on."""
-        adopted = {} if controller.image.topics else await self._adopt(controller)
-        image = controller.image
+    async def start(self, image: ClusterImage) -> None:
+        """Open everything the cluster wants here. Nothing has a role yet."""
         self._partitions.on_image(image, changes_between(EMPTY_IMAGE, image))
         self._on_broker_config(image)
-        controller.subscribe(self.on_image)
-        for opened, log_dir in adopted.items():
-            self._serve(log_dir, opened)
         await self.open_all()
 
     # -- what the image says ---------------------------------------------------------------------
@@ -152,7 +180,8 @@ class Replicas:
             case TopicConfigChanged(name, _):
                 self._reconfigure(image, [name])
             case PartitionChanged(name, partition, state):
-                self._on_partition_state(name, partition, state)
+                if self._broker_id in state.replicas:
+                    return self._wanted_one(image, TopicPartition(name, partition))
             case _:
                 pass
         return {}
@@ -161,9 +190,11 @@ class Replicas:
         for change in changes:
             match change:
                 case BrokerGone(self._broker_id):
-                    self._partitions.drop_leaderships()
-                case BrokerRegistered(broker) if broker.broker_id == self._broker_id:
-                    self._partitions.resume_leaderships()
+                    self.drop_roles()
+                case BrokerGone(broker_id):
+                    self._fetchers.on_address_changed(broker_id)
+                case BrokerRegistered(broker) if broker.broker_id != self._broker_id:
+                    self._fetchers.on_address_changed(broker.broker_id)
                 case _:
                     pass
 
@@ -186,6 +217,14 @@ class Replicas:
         )
         return {one: WantedReplica(one, topic.topic_id, config) for one in here}
 
+    def _wanted_one(
+        self, image: ClusterImage, one: TopicPartition
+    ) -> dict[TopicPartition, WantedReplica]:
+        if self._partitions.find(*one) is not None:
+            return {}
+        topic_id = image.topics[one.topic].topic_id
+        return {one: WantedReplica(one, topic_id, self._topic_config(image, one.topic))}
+
     def _missing(self) -> list[WantedReplica]:
         """What should be here and is not served."""
         image = self._partitions.image
@@ -204,10 +243,11 @@ class Replicas:
             known is not None
             and known.topic_id == one.topic_id
             and partition < len(known.partitions)
+            and self._broker_id in known.partitions[partition].replicas
         )
 
     def _is_served(self, one: WantedReplica) -> bool:
-        runner = self._partitions.replica(*one.topic_partition)
+        runner = self._partitions.find(*one.topic_partition)
         return runner is not None and not runner.is_offline
 
     def _topic_config(self, image: ClusterImage, name: str) -> TopicConfig:
@@ -226,7 +266,7 @@ class Replicas:
         for name in names:
             config = self._topic_config(image, name)
             for index in range(len(image.topics[name].partitions)):
-                runner = self._partitions.replica(name, index)
+                runner = self._partitions.find(name, index)
                 if runner is not None:
                     runner.reconfigure(config)
 
@@ -240,20 +280,125 @@ class Replicas:
         for callback in self._on_config:
             callback(self._config)
 
-    def _on_partition_state(self, name: str, partition: int, state: PartitionImage) -> None:
-        runner = self._partitions.replica(name, partition)
-        if runner is not None and state.leader_epoch > runner.leader_epoch:
-            runner.lead(
-                self._elect(
-                    state,
-                    runner.config,
-                    log_start_offset=runner.log.log_start_offset,
-                    # Not the log's own end: what is being flushed is nobody's yet.
-                    log_end_offset=runner.leader.log_end_offset,
-                    high_watermark=runner.high_watermark,
-                    producers=runner.producers,
-                )
-            )
+    # -- roles -----------------------------------------------------------------------------------
+
+    def drop_roles(self) -> None:
+        """The coordinator does not vouch for us any more: lead nothing, follow nobody (C6)."""
+        self._roles.clear()
+        for runner in self._partitions:
+            if runner.follower is not None:
+                self._fetchers.unfollow(runner.follower)
+        self._partitions.drop_roles()
+
+    def stop_fetching(self) -> list["asyncio.Task[None]"]:
+        """Follow nobody any more; whoever waits for the tasks knows when nothing is appended."""
+        return self._fetchers.stop()
+
+    async def become(
+        self, roles: Mapping[TopicPartition, Role], live_brokers: Mapping[BrokerId, int]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Take the roles that the controller gives. Returns what could not be done.
+
+        Those whose logs are being opened are waited for, a while.
+        """
+        self._on_live_brokers(live_brokers)
+        for topic_partition, role in roles.items():
+            known = self._roles.get(topic_partition)
+            if known is not None and not role.succeeds(known):
+                continue  # I5
+            self._roles[topic_partition] = role
+            runner = self._partitions.find(*topic_partition)
+            if runner is not None and not runner.is_offline:
+                self._take_role(runner, role, known)
+        if self._under_way and any(self._partitions.find(*one) is None for one in roles):
+            await asyncio.wait(self._under_way, timeout=OPENING_WAIT_MAX_S)
+        return {one: ErrorCode.KAFKA_STORAGE_ERROR for one in roles if self._has_failed(one)}
+
+    def _has_failed(self, one: TopicPartition) -> bool:
+        runner = self._partitions.find(*one)
+        if runner is None:
+            return self._partitions.is_marked_offline(one)
+        return runner.is_offline
+
+    def stop_replicas(self, stopped: Mapping[TopicPartition, StoppedRole]) -> None:
+        """Neither lead nor follow these any more; delete those of which it is asked.
+
+        What was decided before the role was given says nothing about it. I5
+        """
+        deleted: list[PartitionRunner] = []
+        for topic_partition, stop in stopped.items():
+            role = self._roles.get(topic_partition)
+            if role is not None and (
+                role.topic_id != stop.topic_id or role.state.leader_epoch > stop.leader_epoch
+            ):
+                continue
+            self._roles.pop(topic_partition, None)
+            runner = self._partitions.find(*topic_partition)
+            if runner is None or runner.topic_id != stop.topic_id:
+                continue
+            if runner.follower is not None:
+                self._fetchers.unfollow(runner.follower)
+            runner.resign()
+            if stop.delete:
+                self._partitions.remove(topic_partition)
+                deleted.append(runner)
+        self._discard(deleted)
+
+    def _on_live_brokers(self, live_brokers: Mapping[BrokerId, int]) -> None:
+        if live_brokers == self._live_brokers:
+            return
+        self._live_brokers = live_brokers
+        for runner in self._partitions:
+            runner.on_live_brokers_changed(live_brokers)
+
+    def _take_role(self, runner: PartitionRunner, role: Role, known: Role | None) -> None:
+        state = role.state
+        if known is not None and known.state.leader_epoch == state.leader_epoch:
+            if state.replicas != known.state.replicas:
+                runner.on_replicas_changed(state.replicas)
+            runner.on_isr_changed(frozenset(state.isr), version=state.partition_epoch)
+            return
+        before = runner.follower
+        if state.leader == self._broker_id:
+            runner.lead(lambda leading: self._elect(leading, role))
+        elif state.leader == NO_BROKER:
+            runner.resign()
+        else:
+            runner.follow(state.leader, state.leader_epoch)
+        logger.info(
+            "role taken",
+            extra={
+                "partition": runner.topic_partition,
+                "leader": state.leader,
+                "leader_epoch": state.leader_epoch,
+                "isr": state.isr,
+            },
+        )
+        if before is not None and before is not runner.follower:
+            self._fetchers.unfollow(before)
+        if runner.follower is not None and not runner.follower.is_stopped:
+            self._fetchers.follow(runner.follower)
+
+    def _elect(self, runner: PartitionRunner, role: Role) -> PartitionLeader:
+        """The leader that this broker becomes, with its log as it is by now."""
+        state = role.state
+        leader = elected(
+            broker=self._broker_id,
+            replicas=state.replicas,
+            leader_epoch=state.leader_epoch,
+            isr=frozenset(state.isr),
+            isr_version=state.partition_epoch,
+            live_brokers=self._live_brokers,
+            log_start_offset=runner.log.log_start_offset,
+            log_end_offset=runner.log.log_end_offset,
+            high_watermark=runner.high_watermark,
+            min_insync_replicas=runner.config.min_insync_replicas,
+            replica_lag_time_max_ms=self._config.replication.replica_lag_time_max_ms,
+            now_ms=self._clock.now_ms(),
+        )
+        # Only Kafka can have left one open: clients may not write transactions here.
+        leader.on_transactions_changed(runner.producers.first_open_transaction_offset)
+        return leader
 
     # -- opening ---------------------------------------------------------------------------------
 
@@ -408,96 +553,41 @@ class Replicas:
         if not self._is_wanted(wanted):
             return False
         image = self._partitions.image
-        state = image.partition(*wanted.topic_partition)
-        assert state is not None
         config = self._topic_config(image, wanted.topic_partition.topic)
         log.reconfigure(config)
-        leader = self._elect(
-            state,
-            config,
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
-            high_watermark=opened.high_watermark,
-            producers=opened.producers,
-        )
         runner = log_dir.runners.get(wanted.topic_partition)
         if runner is not None:
             runner.bring_online(
-                log=log, leader=leader, epochs=opened.epochs, producers=opened.producers
+                log=log,
+                high_watermark=opened.high_watermark,
+                epochs=opened.epochs,
+                producers=opened.producers,
             )
-            return True
-        runner = PartitionRunner(
-            topic_partition=wanted.topic_partition,
-            topic_id=wanted.topic_id,
-            log=log,
-            leader=leader,
-            epochs=opened.epochs,
-            producers=opened.producers,
-            config=config,
-            log_directory=log_dir,
-            request_memory=self._request_memory,
-            clock=self._clock,
-        )
-        log_dir.runners[wanted.topic_partition] = runner
-        self._partitions.add(runner)
+        else:
+            runner = PartitionRunner(
+                topic_partition=wanted.topic_partition,
+                topic_id=wanted.topic_id,
+                log=log,
+                high_watermark=opened.high_watermark,
+                epochs=opened.epochs,
+                producers=opened.producers,
+                config=config,
+                log_directory=log_dir,
+                request_memory=self._request_memory,
+                clock=self._clock,
+                propose_isr=self._propose_isr,
+            )
+            log_dir.runners[wanted.topic_partition] = runner
+            self._partitions.add(runner)
+        role = self._roles.get(wanted.topic_partition)
+        if role is not None and role.topic_id == wanted.topic_id:
+            self._take_role(runner, role, None)
         return True
-
-    def _elect(
-        self,
-        state: PartitionImage,
-        config: TopicConfig,
-        *,
-        log_start_offset: Offset,
-        log_end_offset: Offset,
-        high_watermark: Offset,
-        producers: ProducerStates,
-    ) -> PartitionLeader:
-        leader = elected(
-            broker=self._broker_id,
-            replicas=state.replicas,
-            leader_epoch=state.leader_epoch,
-            isr=frozenset(state.isr) | {self._broker_id},
-            isr_version=state.partition_epoch,
-            live_brokers=frozenset(self._partitions.image.brokers),
-            log_start_offset=log_start_offset,
-            log_end_offset=log_end_offset,
-            high_watermark=high_watermark,
-            min_insync_replicas=config.min_insync_replicas,
-            replica_lag_time_max_ms=self._config.replication.replica_lag_time_max_ms,
-            now_ms=self._clock.now_ms(),
-        )
-        # Only Kafka can have left one open: clients may not write transactions here.
-        leader.on_transactions_changed(producers.first_open_transaction_offset)
-        return leader
 
     def _mark_offline(self, wanted: Iterable[WantedReplica]) -> None:
         for one in wanted:
-            if self._partitions.replica(*one.topic_partition) is None and self._is_wanted(one):
+            if self._partitions.find(*one.topic_partition) is None and self._is_wanted(one):
                 self._partitions.mark_offline(one.topic_partition)
-
-    async def _adopt(self, controller: ControllerRunner) -> Found:
-        """A new cluster on old folders takes them over."""
-        opened = await open_found(
-            self._log_dirs,
-            TopicConfig.resolve(ADOPTED_SETTINGS, self._config.topic_defaults),
-            producer_id_expiration_ms=self._config.transactions.producer_id_expiration_ms,
-            now_ms=self._clock.now_ms(),
-        )
-        if opened:
-            await controller.adopt_topics(
-                found_topics(opened, self._broker_id),
-                producer_end_id=max(one.producers.end_producer_id for one in opened),
-            )
-            logger.info("partitions adopted", extra={"partitions": len(opened)})
-        for one in opened:
-            offset = one.producers.first_open_transaction_offset
-            if offset is not None:
-                # Nobody here knows how it was to end, and either guess could be wrong.
-                logger.warning(
-                    "undecided transaction: read_committed consumers read up to it",
-                    extra={"partition": one.wanted.topic_partition, "offset": offset},
-                )
-        return opened
 
     # -- a directory that comes back -------------------------------------------------------------
 
@@ -522,7 +612,7 @@ class Replicas:
             if one.topic_partition in log_dir.runners
             or (
                 one.topic_partition in folders
-                and self._partitions.replica(*one.topic_partition) is None
+                and self._partitions.find(*one.topic_partition) is None
             )
         ]
         await self._open(log_dir, here, are_new=False)
@@ -530,18 +620,21 @@ class Replicas:
             log_dir.recovered()
             logger.info("log directory online", extra={"log_dir": log_dir.path})
         await self._create_missing(
-            [
-                one
-                for one in self._missing()
-                if self._partitions.replica(*one.topic_partition) is None
-            ]
+            [one for one in self._missing() if self._partitions.find(*one.topic_partition) is None]
         )
 
     # -- deleting --------------------------------------------------------------------------------
 
     def _delete(self, topics: Collection[str]) -> None:
+        self._roles = {one: role for one, role in self._roles.items() if one.topic not in topics}
+        self._discard(self._partitions.remove_topics(topics))
+
+    def _discard(self, runners: Sequence[PartitionRunner]) -> None:
+        """Delete the logs of runners that nobody can find any more."""
         doomed: dict[tuple[LogDirRunner, int], list[PartitionRunner]] = {}
-        for runner in self._partitions.remove_topics(topics):
+        for runner in runners:
+            if runner.follower is not None:
+                self._fetchers.unfollow(runner.follower)
             log_dir = next(
                 known
                 for known in self._log_dirs
@@ -553,9 +646,9 @@ class Replicas:
                 delay_ms = runner.config.file_delete_delay_ms
                 doomed.setdefault((log_dir, delay_ms), []).append(runner)
             # Else its log is being opened again, and `_open_batch` finds that nobody wants it.
-        for (log_dir, delay_ms), runners in doomed.items():
-            vacate = self._occupy([runner.topic_partition for runner in runners])
-            self._start(self._remove(log_dir, runners, delay_ms, vacate))
+        for (log_dir, delay_ms), together in doomed.items():
+            vacate = self._occupy([runner.topic_partition for runner in together])
+            self._start(self._remove(log_dir, together, delay_ms, vacate))
 
     async def _remove(
         self,

@@ -1,22 +1,31 @@
 """Creates topics on first use (P4), each once however many clients ask at the same time."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from tidelog.base.errors import ErrorCode
-from tidelog.broker.controller_runner import ControllerRunner
-from tidelog.broker.replicas import Replicas
+from tidelog.broker.admin_requests import AdminRequests
+from tidelog.broker.forwarding import Forwarding
 from tidelog.core.controller.requests import NewTopic
 
 
 class TopicCreation:
-    """Asks the controller for topics that clients use before anybody made them."""
+    """Asks the controller for topics that clients use before anybody made them.
 
-    __slots__ = ("_controller", "_replicas", "_under_way")
+    `delivered` returns once the brokers know of what the controller has decided.
+    """
 
-    def __init__(self, controller: ControllerRunner, replicas: Replicas) -> None:
-        self._controller = controller
-        self._replicas = replicas
+    __slots__ = ("_delivered", "_forwarding", "_requests", "_under_way")
+
+    def __init__(
+        self,
+        requests: AdminRequests,
+        forwarding: Forwarding | None,
+        delivered: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._requests = requests
+        self._forwarding = forwarding
+        self._delivered = delivered
         self._under_way: dict[str, asyncio.Future[ErrorCode]] = {}
 
     async def create_missing(self, names: Sequence[str]) -> dict[str, ErrorCode]:
@@ -36,11 +45,7 @@ class TopicCreation:
         self._under_way.update(futures)
         codes = dict.fromkeys(names, ErrorCode.UNKNOWN_SERVER_ERROR)
         try:
-            outcomes = await self._controller.create_topics(
-                [NewTopic(name=name) for name in names], validate_only=False
-            )
-            await self._replicas.settled()
-            codes = {name: outcome.error for name, outcome in zip(names, outcomes, strict=True)}
+            codes = await self._ask(names)
         finally:
             for name, future in futures.items():
                 del self._under_way[name]
@@ -50,3 +55,30 @@ class TopicCreation:
             for name, code in codes.items()
             if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
         }
+
+    async def _ask(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+        if self._forwarding is not None and self._forwarding.is_needed:
+            codes = await create_topics_elsewhere(self._forwarding, names)
+            if codes is not None:
+                return codes
+        outcomes = await self._requests.create_topics(
+            [NewTopic(name=name) for name in names], validate_only=False
+        )
+        await self._delivered()
+        return {name: outcome.error for name, outcome in zip(names, outcomes, strict=True)}
+
+
+async def create_topics_elsewhere(
+    forwarding: Forwarding, names: Sequence[str]
+) -> dict[str, ErrorCode] | None:
+    """Have the controller create topics; None if this broker has to do it after all."""
+    # On a thread, because the first time it imports the message library.
+    request, read_codes = await asyncio.to_thread(_prepare, names)
+    answer = await forwarding.ask(request, "")
+    return None if answer is None else read_codes(answer)
+
+
+def _prepare(names: Sequence[str]) -> tuple[bytes, Callable[[bytes], dict[str, ErrorCode]]]:
+    from tidelog.broker import topic_messages  # noqa: PLC0415
+
+    return topic_messages.creation_request(names), topic_messages.creation_codes

@@ -164,6 +164,13 @@ class ReplicationConfig:
         "Most partitions in one answer to DescribeTopicPartitions.",
         minimum=1,
     )
+    controlled_shutdown_max_retries: int = option(
+        "controlled.shutdown.max.retries",
+        3,
+        ConfigType.INT,
+        "How often a broker that stops asks for that before it stops all the same.",
+        minimum=1,
+    )
     controlled_shutdown_enable: bool = option(
         "controlled.shutdown.enable",
         True,

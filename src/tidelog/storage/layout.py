@@ -35,6 +35,7 @@ RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+BOOT_ID = ".tidelog_boot"
 META_PROPERTIES = "meta.properties"
 LOCK = ".lock"
 

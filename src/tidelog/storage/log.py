@@ -143,6 +143,11 @@ class Log(ReadableLog):
         self.reconfigure(config)
 
     @property
+    def disk(self) -> Disk:
+        """Where its files are."""
+        return self._disk
+
+    @property
     def size_bytes(self) -> int:
         """Bytes in all `.log` files. The first call after opening asks the disk for each."""
         return sum(segment.size_bytes for segment in self.segments)

@@ -57,6 +57,7 @@ class LogDir:
         path: Path,
         directory_id: str,
         lock: HeldLock,
+        was_new: bool,
         was_clean: bool,
         open_files_max: int,
         warn: Callable[[str], None],
@@ -64,6 +65,7 @@ class LogDir:
         """Only for `open_log_dir`."""
         self.path = path
         self.directory_id = directory_id
+        self.was_new = was_new
         self.was_clean = was_clean
         self._disk = disk
         self._lock = lock
@@ -93,6 +95,18 @@ class LogDir:
                 del offsets[absent]
                 self._has_forgotten = True
         self.forget_deleted()
+
+    def last_boot_id(self) -> str | None:
+        """Of the machine, when this dir was last vouched for; None if nobody has."""
+        path = self.path / layout.BOOT_ID
+        if not self._disk.exists(path):
+            return None
+        return self._disk.read_file(path).decode("ascii", "replace").strip()
+
+    def write_boot_id(self, boot_id: str) -> None:
+        """From here on this dir is vouched for. What is not flushed may be lost with this boot."""
+        if self.last_boot_id() != boot_id:
+            self._disk.replace_file(self.path / layout.BOOT_ID, boot_id.encode())
 
     def partitions(self) -> tuple[TopicPartition, ...]:
         """Every partition folder there is, sorted."""
@@ -249,6 +263,7 @@ def open_log_dir(
         disk.flush_folder(path.parent)
     lock = disk.lock(path / layout.LOCK)
     try:
+        was_new = not disk.exists(path / layout.META_PROPERTIES)
         directory_id = _identify(disk, path, broker_id, cluster_id)
         was_clean = disk.exists(path / layout.CLEAN_SHUTDOWN)
         if was_clean:
@@ -260,6 +275,7 @@ def open_log_dir(
             path=path,
             directory_id=directory_id,
             lock=lock,
+            was_new=was_new,
             was_clean=was_clean,
             open_files_max=open_files_max,
             warn=warn,

@@ -1,10 +1,12 @@
 """UpdateMetadata: the controller tells every broker what clients may ask it.
 
-A layout of our own, see cluster_states.py. A full request names every topic there is; the live
-brokers are always all of them.
+A layout of our own, see cluster_states.py. A full request names every topic there is and every
+setting; the live brokers are always all of them, and an entity's settings always all it has.
 """
 
 import struct
+from collections.abc import Sequence
+from enum import IntEnum
 from typing import NamedTuple
 
 from tidelog.wire.api import (
@@ -24,9 +26,26 @@ from tidelog.wire.cluster_states import (
     encode_live_brokers,
     encode_topic_states,
 )
-from tidelog.wire.primitives import UUID_BYTES, Reader, frame, uvarint
+from tidelog.wire.primitives import UUID_BYTES, Reader, compact_string, frame, uvarint
 
 _ERROR = struct.Struct(">hb")
+_KIND = struct.Struct(">b")
+
+
+class EntityKind(IntEnum):
+    """What settings may belong to."""
+
+    TOPIC = 0
+    BROKER = 1
+    CLIENT = 2
+
+
+class EntitySettings(NamedTuple):
+    """All the settings of an entity; none if it has lost its last one."""
+
+    kind: int
+    name: str
+    settings: list[tuple[str, str]]
 
 
 class UpdateMetadataRequest(NamedTuple):
@@ -36,6 +55,7 @@ class UpdateMetadataRequest(NamedTuple):
     is_full: bool
     live_brokers: list[LiveBroker]
     topics: list[TopicStates]
+    settings: list[EntitySettings]
     deleted_topics: list[bytes]
 
 
@@ -57,6 +77,7 @@ def encode_update_metadata_request(
             b"\x01" if request.is_full else b"\x00",
             encode_live_brokers(request.live_brokers),
             encode_topic_states(request.topics),
+            _encode_settings(request.settings),
             uvarint(len(request.deleted_topics) + 1),
             *request.deleted_topics,
             b"\x00",
@@ -72,10 +93,31 @@ def decode_update_metadata(view: memoryview, position: int, version: int) -> Upd
         is_full=reader.boolean(),
         live_brokers=decode_live_brokers(reader),
         topics=decode_topic_states(reader),
+        settings=[_decode_entity(reader) for _ in range(reader.array_count())],
         deleted_topics=[reader.uuid() for _ in range(reader.array_count())],
     )
     reader.end_structure()
     return request
+
+
+def _encode_settings(entities: Sequence[EntitySettings]) -> bytes:
+    parts = [uvarint(len(entities) + 1)]
+    for kind, name, settings in entities:
+        parts += (_KIND.pack(kind), compact_string(name), uvarint(len(settings) + 1))
+        for key, value in settings:
+            parts += (compact_string(key), compact_string(value), b"\x00")
+        parts.append(b"\x00")
+    return b"".join(parts)
+
+
+def _decode_entity(reader: Reader) -> EntitySettings:
+    kind, name = reader.int8(), reader.string()
+    settings = []
+    for _ in range(reader.array_count()):
+        settings.append((reader.string(), reader.string()))
+        reader.end_structure()
+    reader.end_structure()
+    return EntitySettings(kind, name, settings)
 
 
 def encode_update_metadata_response(

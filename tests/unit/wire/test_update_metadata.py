@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from tests.support.kio_codec import int16s, topic_ids
 from tests.support.peer_codec import (
     control_headers,
+    entity_settings,
     live_brokers,
     request_body,
     response_body,
@@ -31,6 +32,7 @@ _KEY = ApiKey.UPDATE_METADATA
         st.booleans(),
         st.lists(live_brokers, max_size=3),
         st.lists(topic_states, max_size=3),
+        st.lists(entity_settings, max_size=3),
         st.lists(topic_ids, max_size=3),
     )
 )

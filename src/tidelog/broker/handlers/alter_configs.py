@@ -12,7 +12,7 @@ from kio.schema.alter_configs.v2.response import (
 )
 from kio.static.primitive import i8
 
-from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.dispatch import RequestContext
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
 from tidelog.broker.large_requests import in_turns
@@ -23,7 +23,7 @@ from tidelog.core.controller.requests import ConfigOutcome, ConfigResource
 class AlterConfigsHandler:
     """Replaces what was set at run time."""
 
-    controller: ControllerRunner
+    controller: AdminRequests
 
     async def handle(
         self, request: AlterConfigsRequest, context: RequestContext

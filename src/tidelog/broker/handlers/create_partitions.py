@@ -20,7 +20,7 @@ from kio.schema.types import TopicName
 
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import BrokerId
-from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.dispatch import RequestContext
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error, within
 from tidelog.broker.large_requests import in_turns
@@ -31,7 +31,7 @@ from tidelog.core.controller.requests import NewPartitions, TopicOutcome
 class CreatePartitionsHandler:
     """`partitions_open` returns once this broker serves all it has been given so far."""
 
-    controller: ControllerRunner
+    controller: AdminRequests
     partitions_open: Callable[[], Awaitable[None]]
 
     async def handle(

@@ -22,7 +22,7 @@ from kio.static.primitive import i8, i16, i32
 
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import BrokerId
-from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.dispatch import RequestContext
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error, within
 from tidelog.broker.large_requests import in_turns
@@ -40,7 +40,7 @@ Configs = tuple[CreatableTopicConfigs, ...]
 class CreateTopicsHandler:
     """`partitions_open` returns once this broker serves all it has been given so far."""
 
-    controller: ControllerRunner
+    controller: AdminRequests
     broker_config: Callable[[], BrokerConfig]
     partitions_open: Callable[[], Awaitable[None]]
 

@@ -12,7 +12,7 @@ from kio.schema.types import TopicName
 
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import TopicId
-from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.dispatch import RequestContext
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error, within
 from tidelog.broker.large_requests import in_turns
@@ -25,7 +25,7 @@ _FIRST_THAT_KNOWS_DELETION_DISABLED = 3
 class DeleteTopicsHandler:
     """Asks the controller, which knows whether topics may be deleted at all."""
 
-    controller: ControllerRunner
+    controller: AdminRequests
 
     async def handle(
         self, request: DeleteTopicsRequest, context: RequestContext

@@ -87,10 +87,12 @@ class FetchHandler:
             fetch.start_at(self._turns.random())
         interest = self._interests.get(fetch.session_id)
         if interest is None:
-            interest = FetchInterest(fetch)
+            interest = FetchInterest(fetch, is_follower=request.replica_id >= 0)
             if isinstance(fetch, FetchSession):
                 self._interests[fetch.session_id] = interest
         interest.unwatch(opened.removed)
+        if request.replica_id >= 0:
+            self.reader.note_positions(request)
         return _Attempt(self, connection, header, request, interest).start()
 
 
@@ -142,6 +144,8 @@ class _Attempt:
         # Exclusive, as in Kafka: what is asked for behind it could not be answered before it, and
         # large answers would pile up.
         self._pending = PendingAnswer(self._connection, exclusive=True)
+        # A follower that has something else to say has a reason: it follows more partitions now.
+        self._pending.gives_way = self._request.replica_id >= 0
         self._pending.on_abandoned(self._finish)
         self._pending.on_hurried(self._expire)
         return self._pending

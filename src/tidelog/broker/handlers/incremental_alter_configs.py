@@ -16,7 +16,7 @@ from kio.schema.incremental_alter_configs.v1.response import (
 )
 from kio.static.primitive import i8
 
-from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.dispatch import RequestContext
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
 from tidelog.broker.large_requests import in_turns
@@ -32,7 +32,7 @@ from tidelog.core.controller.requests import (
 class IncrementalAlterConfigsHandler:
     """Sets, deletes, appends to and subtracts from what was set at run time."""
 
-    controller: ControllerRunner
+    controller: AdminRequests
 
     async def handle(
         self, request: IncrementalAlterConfigsRequest, context: RequestContext

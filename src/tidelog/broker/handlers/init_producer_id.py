@@ -8,9 +8,9 @@ from collections import deque
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
-from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.request_tasks import RequestTasks
 from tidelog.wire.api import RequestHeader
 from tidelog.wire.init_producer_id import (
@@ -26,7 +26,7 @@ FIRST_EPOCH = 0
 class InitProducerIdHandler:
     """Gives every producer that asks an id of its own."""
 
-    def __init__(self, *, controller: ControllerRunner, tasks: RequestTasks) -> None:
+    def __init__(self, *, controller: AdminRequests, tasks: RequestTasks) -> None:
         self._controller = controller
         self._tasks = tasks
         self._block = iter(range(0))

@@ -190,7 +190,7 @@ def _readable_end(runner: PartitionRunner, request: ListOffsetsRequest) -> Offse
     if request.replica_id >= 0:
         return runner.log.log_end_offset
     if request.isolation_level == READ_COMMITTED:
-        return runner.leader.last_stable_offset
+        return runner.leading.last_stable_offset
     return runner.high_watermark
 
 
@@ -207,7 +207,7 @@ def _end_of_log(
         case SpecialTimestamp.LATEST:
             offset = _readable_end(runner, request)
             epoch = runner.leader_epoch
-            if offset < runner.leader.epoch_start_offset:
+            if offset < runner.leading.epoch_start_offset:
                 # A new leader does not know yet how much of the old epoch was committed.
                 raise RequestRefused(
                     ErrorCode.OFFSET_NOT_AVAILABLE

@@ -1,15 +1,17 @@
 """Kafka's layout of the coordinator's tree (C2): where a fact lies and what its bytes are.
 
     /cluster/id                                  {"version":"1","id":...}
-    /controller                    ephemeral     {"version":1,"brokerid":...,"timestamp":...}
+    /controller                    ephemeral     {"version":1,"brokerid":...,"timestamp":...}, token
     /controller_epoch                            a number in digits
-    /brokers/ids/<id>              ephemeral     version 5: endpoints, rack
+    /brokers/ids/<id>              ephemeral     version 5: endpoints, rack; how it stopped before
+    /brokers/generation                          empty; set by every registration of a broker
     /brokers/topics/<t>                          version 3: topic id, replicas of each partition
     /brokers/topics/<t>/partitions/<p>/state     leader, leader epoch, isr, controller epoch
     /brokers/seqid                               empty
     /config/topics/<t>  /config/brokers/<id>  /config/clients/<c>      settings; <default> is all
     /config/changes/config_change_<n>            which settings changed
     /admin/delete_topics/<t>                     empty: this topic is being deleted
+    /log_dir_event_notification/log_dir_event_<n>   a broker lost a log directory or got it back
     /latest_producer_id_block                    the ids that were handed out last
 
 Whoever reads a node does not trust it: the tree is a file or a server, and other programs can write
@@ -39,18 +41,21 @@ CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"
+BROKER_GENERATION = "/brokers/generation"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 CLIENT_CONFIGS = "/config/clients"
 CONFIG_CHANGES = "/config/changes"
 DELETE_TOPICS = "/admin/delete_topics"
+LOG_DIR_EVENTS = "/log_dir_event_notification"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 
 PERSISTENT_PATHS = (
     "/cluster",
     "/brokers",
     BROKER_IDS,
+    BROKER_GENERATION,
     TOPICS,
     "/brokers/seqid",
     "/config",
@@ -60,11 +65,14 @@ PERSISTENT_PATHS = (
     CONFIG_CHANGES,
     "/admin",
     DELETE_TOPICS,
+    LOG_DIR_EVENTS,
     PRODUCER_ID_BLOCK,
 )
 """What is there in every cluster, parents before their children."""
 
 DEFAULT_ENTITY = "<default>"
+NO_TOKEN = bytes(16)
+TOKEN_BYTES = 16
 NO_CONTROLLER_YET = b"0"
 CONFIG_CHANGE_PREFIX = "config_change_"
 
@@ -108,6 +116,18 @@ def client_config_path(client: str) -> str:
     return f"{CLIENT_CONFIGS}/{client}"
 
 
+def log_dir_event_path(broker_id: BrokerId, number: int) -> str:
+    return f"{LOG_DIR_EVENTS}/log_dir_event_{broker_id}_{number}"
+
+
+def encode_log_dir_event(broker_id: BrokerId) -> bytes:
+    return _encode({"version": 1, "broker": broker_id, "event": 1})
+
+
+def decode_log_dir_event(path: str, value: bytes) -> BrokerId:
+    return BrokerId(_Fields.decode(path, value).integer("broker"))
+
+
 def config_change_path(number: int) -> str:
     return f"{CONFIG_CHANGES}/{CONFIG_CHANGE_PREFIX}{number:010}"
 
@@ -132,12 +152,34 @@ def decode_cluster_id(value: bytes) -> str:
     return _Fields.decode(CLUSTER_ID, value).text("id")
 
 
-def encode_controller(broker_id: BrokerId, *, now_ms: int) -> bytes:
-    return _encode({"version": 1, "brokerid": broker_id, "timestamp": str(now_ms)})
+@dataclass(frozen=True, slots=True)
+class ControllerClaim:
+    """Who is controller, in which epoch, and what it shows to those it speaks to."""
+
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+    token: bytes
 
 
-def decode_controller(value: bytes) -> BrokerId:
-    return BrokerId(_Fields.decode(CONTROLLER, value).integer("brokerid"))
+def encode_controller(broker_id: BrokerId, *, token: bytes, now_ms: int) -> bytes:
+    return _encode(
+        {
+            "version": 1,
+            "brokerid": broker_id,
+            "timestamp": str(now_ms),
+            "tidelog": {"token": token.hex()},
+        }
+    )
+
+
+def decode_controller(value: bytes, epoch: ControllerEpoch) -> ControllerClaim:
+    fields = _Fields.decode(CONTROLLER, value)
+    found = fields.optional_mapping("tidelog").get("token", NO_TOKEN.hex())
+    try:
+        token = bytes.fromhex(str(found))
+    except ValueError:
+        raise fields.wrong("token", found, "hexadecimal digits") from None
+    return ControllerClaim(BrokerId(fields.integer("brokerid")), epoch, token)
 
 
 def encode_controller_epoch(epoch: ControllerEpoch) -> bytes:

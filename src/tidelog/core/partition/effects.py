@@ -1,5 +1,6 @@
 """What a partition's machines ask their runner to do."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +25,9 @@ class ProposeIsr:
     """
 
     isr: frozenset[BrokerId]
+    broker_epochs: Mapping[BrokerId, int]
+    """Of its members but the leader: the registrations under which they caught up (KIP-903)."""
+
     leader_epoch: LeaderEpoch
     expected_version: int
 

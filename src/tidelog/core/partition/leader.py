@@ -22,6 +22,7 @@ Not here: who leads (core/controller), whether a request is of this leader epoch
 those), and how a follower truncates (follower.py).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidelog.base.errors import ErrorCode, RequestRefused
@@ -30,6 +31,8 @@ from tidelog.core.partition.effects import ADVANCED, NOTHING, Effects, ProposeIs
 
 ACKS_ALL = -1
 LONG_AGO_MS = -(2**62)
+NO_BROKER_EPOCH = -1
+REFUSED_ISR_RETRY_MS = 1_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,6 +43,10 @@ class FollowerProgress:
     log_start_offset: Offset
     caught_up_at_ms: int
     """When the follower last held everything there was; Kafka's lastCaughtUpTimeMs."""
+
+    broker_epoch: int
+    """Of the registration under which it fetched last. What an earlier life of that broker had
+    says nothing about what this one has (KIP-903)."""
 
     fetched_at_ms: int
     leader_end_offset_at_fetch: Offset
@@ -73,12 +80,15 @@ class PartitionLeader:
     isr_version: int
     """Version of the state node that holds `isr`."""
 
-    live_brokers: frozenset[BrokerId]
-    """Followers whose coordination session lives. Others may not join the isr."""
+    live_brokers: Mapping[BrokerId, int]
+    """Brokers whose coordination session lives, and their epochs. Others may not join the isr."""
 
     min_insync_replicas: int
     replica_lag_time_max_ms: int
     first_unstable_offset: Offset | None = field(default=None, init=False)
+    propose_from_ms: int = field(default=LONG_AGO_MS, init=False)
+    """Not to ask again at once for what was refused a moment ago."""
+
     isr_in_flight: frozenset[BrokerId] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -122,17 +132,24 @@ class PartitionLeader:
 
     def on_append(self, log_end_offset: Offset, *, now_ms: int) -> Effects:
         """Records were written to the local log, which now ends at `log_end_offset`."""
-        assert log_end_offset > self.log_end_offset
+        before = self.log_end_offset
+        assert log_end_offset > before
         self.log_end_offset = log_end_offset
         if not self.followers:
             self.high_watermark = log_end_offset  # I1 and I2 follow from the assertion above.
             return ADVANCED
+        for progress in self.followers.values():
+            # It had everything until now. Without news it does not ask by name for a partition
+            # (KIP-227), so this may be long after it was last heard of.
+            if progress.log_end_offset == before:
+                progress.caught_up_at_ms = now_ms
         return self.advance_high_watermark(now_ms=now_ms)
 
     def on_follower_fetch(
         self,
         replica: BrokerId,
         *,
+        broker_epoch: int,
         fetch_offset: Offset,
         log_start_offset: Offset,
         now_ms: int,
@@ -145,25 +162,27 @@ class PartitionLeader:
         assert replica in self.followers
         assert fetch_offset <= self.log_end_offset
         progress = self.followers[replica]
+        progress.broker_epoch = broker_epoch
         progress.on_fetch(fetch_offset, leader_end_offset=self.log_end_offset, now_ms=now_ms)
         progress.log_start_offset = log_start_offset
-        return self._propose_expansion(replica) + self.advance_high_watermark(now_ms=now_ms)
+        return self._propose_expansion(replica, now_ms) + self.advance_high_watermark(now_ms=now_ms)
 
     def on_tick(self, *, now_ms: int) -> Effects:
         """Propose a smaller isr if a member has not kept up for `replica.lag.time.max.ms` (R6).
 
         How many records it lacks does not matter: a burst of any size is no reason to leave.
         """
-        if self.isr_in_flight is not None:
-            return NOTHING
+        effects = self.advance_high_watermark(now_ms=now_ms)
+        if self.isr_in_flight is not None or now_ms < self.propose_from_ms:
+            return effects
         lagging = {
             replica
             for replica, progress in self.followers.items()
             if replica in self.isr and not self._keeps_up(progress, now_ms)
         }
         if not lagging:
-            return NOTHING
-        return self._propose(self.isr - lagging)
+            return effects
+        return effects + self._propose(self.isr - lagging)
 
     def on_isr_changed(self, isr: frozenset[BrokerId], *, version: int, now_ms: int) -> Effects:
         """The state node holds `isr`, by our proposal or by the controller's hand.
@@ -181,9 +200,26 @@ class PartitionLeader:
         """The proposal was turned down for good: the state node does not and will not hold it."""
         assert self.isr_in_flight is not None
         self.isr_in_flight = None
+        self.propose_from_ms = now_ms + REFUSED_ISR_RETRY_MS
         return self.advance_high_watermark(now_ms=now_ms)
 
-    def on_live_brokers_changed(self, live_brokers: frozenset[BrokerId], *, now_ms: int) -> Effects:
+    def on_replicas_changed(self, replicas: tuple[BrokerId, ...], *, now_ms: int) -> Effects:
+        """Replicas were added or taken away, and this broker leads on (KIP-455).
+
+        Whoever is taken away has left the isr before.
+        """
+        assert self.broker in replicas
+        self.followers = {
+            replica: self.followers.get(replica)
+            or _unheard_of(self.log_end_offset, caught_up_at_ms=LONG_AGO_MS)
+            for replica in replicas
+            if replica != self.broker
+        }
+        return self.advance_high_watermark(now_ms=now_ms)
+
+    def on_live_brokers_changed(
+        self, live_brokers: Mapping[BrokerId, int], *, now_ms: int
+    ) -> Effects:
         """Sessions began or ended. Taking the dead out of the isr is the controller's part."""
         self.live_brokers = live_brokers
         return self.advance_high_watermark(now_ms=now_ms)
@@ -215,10 +251,10 @@ class PartitionLeader:
         # Asking for more than are assigned would make a topic unwritable by a setting alone.
         return min(self.min_insync_replicas, len(self.followers) + 1)
 
-    def _propose_expansion(self, replica: BrokerId) -> Effects:
-        if self.isr_in_flight is not None:
+    def _propose_expansion(self, replica: BrokerId, now_ms: int) -> Effects:
+        if replica in self.isr or self.isr_in_flight is not None:
             return NOTHING  # One proposal at a time, so that answers cannot be confused. I5
-        if replica in self.isr or replica not in self.live_brokers:
+        if now_ms < self.propose_from_ms or not self._may_join(replica):
             return NOTHING
         # A new leader's high watermark lags behind what its predecessor committed. All of that
         # lies below this epoch's start, so a follower that may be the next leader has to reach
@@ -230,7 +266,12 @@ class PartitionLeader:
 
     def _propose(self, isr: frozenset[BrokerId]) -> Effects:
         self.isr_in_flight = isr
-        return (ProposeIsr(isr, self.leader_epoch, self.isr_version),)
+        epochs = {replica: self.followers[replica].broker_epoch for replica in isr - {self.broker}}
+        return (ProposeIsr(isr, epochs, self.leader_epoch, self.isr_version),)
+
+    def _may_join(self, replica: BrokerId) -> bool:
+        """Whether what is known of `replica` is about the life it lives now."""
+        return self.live_brokers.get(replica) == self.followers[replica].broker_epoch
 
     def advance_high_watermark(self, *, now_ms: int) -> Effects:
         """Commit what every replica that counts holds by now."""
@@ -257,7 +298,7 @@ class PartitionLeader:
             return True
         # Wait for a follower that is about to join. Otherwise the high watermark runs ahead of
         # it for ever and a set of one never grows again.
-        return replica in self.live_brokers and self._keeps_up(progress, now_ms)
+        return self._may_join(replica) and self._keeps_up(progress, now_ms)
 
     def _keeps_up(self, progress: FollowerProgress, now_ms: int) -> bool:
         if progress.log_end_offset == self.log_end_offset:
@@ -279,7 +320,7 @@ def elected(
     leader_epoch: LeaderEpoch,
     isr: frozenset[BrokerId],
     isr_version: int,
-    live_brokers: frozenset[BrokerId],
+    live_brokers: Mapping[BrokerId, int],
     log_start_offset: Offset,
     log_end_offset: Offset,
     high_watermark: Offset,
@@ -302,12 +343,8 @@ def elected(
         # It was checkpointed now and then: retention may have passed it, a crash undercut it.
         high_watermark=max(log_start_offset, min(high_watermark, log_end_offset)),
         followers={
-            replica: FollowerProgress(
-                log_end_offset=NO_OFFSET,
-                log_start_offset=NO_OFFSET,
-                caught_up_at_ms=now_ms if replica in isr else LONG_AGO_MS,
-                fetched_at_ms=LONG_AGO_MS,
-                leader_end_offset_at_fetch=log_end_offset,
+            replica: _unheard_of(
+                log_end_offset, caught_up_at_ms=now_ms if replica in isr else LONG_AGO_MS
             )
             for replica in replicas
             if replica != broker
@@ -321,3 +358,14 @@ def elected(
     # Alone in its isr, a leader commits by itself. Nobody can be waiting for it yet.
     leader.advance_high_watermark(now_ms=now_ms)
     return leader
+
+
+def _unheard_of(leader_end_offset: Offset, *, caught_up_at_ms: int) -> FollowerProgress:
+    return FollowerProgress(
+        log_end_offset=NO_OFFSET,
+        log_start_offset=NO_OFFSET,
+        caught_up_at_ms=caught_up_at_ms,
+        broker_epoch=NO_BROKER_EPOCH,
+        fetched_at_ms=LONG_AGO_MS,
+        leader_end_offset_at_fetch=leader_end_offset,
+    )

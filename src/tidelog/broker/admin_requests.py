@@ -1,0 +1,324 @@
+"""What clients and brokers ask of the controller: decided in `core/controller/`, stored, told.
+
+One method for each question. On a broker that is not controller they are refused with
+NOT_CONTROLLER; `forwarding.py` takes clients' questions to the broker that is.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from uuid import UUID
+
+from tidelog.base.errors import ErrorCode, RequestRefused
+from tidelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from tidelog.broker.cluster_session import new_id
+from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.broker.controller_view import UNCLEAN_LEADER_ELECTION
+from tidelog.config.dynamic import replace_topic
+from tidelog.coordination.port import CoordinatorUnavailable
+from tidelog.core.controller import configs, topics
+from tidelog.core.controller.changes import Change, TopicConfigChanged, TopicCreated, TopicDeleted
+from tidelog.core.controller.decision import Decision, Outcome
+from tidelog.core.controller.image import Settings
+from tidelog.core.controller.isr import IsrOutcome, IsrProposal, alter_partitions
+from tidelog.core.controller.membership import on_replicas_changed
+from tidelog.core.controller.requests import (
+    ConfigOutcome,
+    ConfigReplacement,
+    IncrementalChange,
+    NewPartitions,
+    NewTopic,
+    TopicOutcome,
+    TopicReference,
+)
+from tidelog.wire.alter_partition import (
+    RECOVERED,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    IsrResult,
+)
+from tidelog.wire.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+
+logger = logging.getLogger(__name__)
+
+SHUTDOWN_DELIVERY_WAIT_S = 2.0
+NO_STATE = IsrResult(0, 0, -1, -1, (), RECOVERED, -1)
+
+
+class AdminRequests:
+    """Every method is called on the event loop."""
+
+    def __init__(self, controller: ControllerRunner) -> None:
+        self._controller = controller
+        chance = controller.random
+        self._chance = topics.Chance(chance.randrange, lambda: TopicId(new_id(chance)))
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    async def create_topics(
+        self, requested: Sequence[NewTopic], *, validate_only: bool
+    ) -> list[TopicOutcome]:
+        """One outcome per name, in the order of the request."""
+
+        def decide() -> Decision[TopicOutcome]:
+            replication = self._controller.config.replication
+            return topics.create_topics(
+                self._controller.image,
+                requested,
+                defaults=topics.TopicDefaults(
+                    num_partitions=replication.num_partitions,
+                    default_replication_factor=replication.default_replication_factor,
+                ),
+                chance=self._chance,
+                validate_configs=self._validate_configs,
+            )
+
+        return await self._decide(
+            decide,
+            self._controller.commit,
+            count=sum(max(1, one.partition_count, len(one.assignments)) for one in requested),
+            validate_only=validate_only,
+        )
+
+    async def create_partitions(
+        self, requested: Sequence[NewPartitions], *, validate_only: bool
+    ) -> list[TopicOutcome]:
+        """One outcome per topic, in the order of the request."""
+        return await self._decide(
+            lambda: topics.create_partitions(self._controller.image, requested),
+            self._controller.commit,
+            count=sum(max(1, one.partition_count) for one in requested),
+            validate_only=validate_only,
+        )
+
+    async def delete_topics(self, requested: Sequence[TopicReference]) -> list[TopicOutcome]:
+        """One outcome per reference, in the order of the request."""
+        return await self._decide(
+            lambda: topics.delete_topics(
+                self._controller.image,
+                requested,
+                delete_topic_enable=self._controller.config.replication.delete_topic_enable,
+            ),
+            self._delete,
+            count=len(requested),
+            validate_only=False,
+        )
+
+    async def _delete(self, changes: Sequence[Change]) -> None:
+        controller = self._controller
+        session, fence = await controller.claimed()
+        names = [change.name for change in changes if isinstance(change, TopicDeleted)]
+        after = await controller.apply(changes)
+        await session.tree.mark_deletions(fence, names)
+        controller.publish(after, changes)
+        try:
+            await session.tree.finish_deletions(fence, names)
+        except CoordinatorUnavailable as failure:
+            # They are marked, and so gone. Loading again finishes what is left of them.
+            logger.warning("deletion unfinished", extra={"topics": names}, exc_info=failure)
+            controller.mark_stale()
+
+    async def adopt_topics(self, found: Sequence[TopicCreated], *, producer_end_id: int) -> None:
+        """Take over topics whose logs another cluster left on this broker's disks, ids and all.
+
+        Producers of that cluster have ids below `producer_end_id`, which are not given again.
+        Raises RequestRefused if that cannot be stored.
+        """
+
+        async def carry_out() -> None:
+            session, _ = await self._controller.claimed()
+            await session.tree.skip_producer_ids(self._controller.config.broker_id, producer_end_id)
+            await self._controller.commit(found)
+
+        await self._controller.ask(carry_out)
+
+    def _validate_configs(self, settings: Settings) -> None:
+        replace_topic(settings, self._controller.config)
+
+    # -- settings --------------------------------------------------------------------------------
+
+    async def alter_configs(
+        self, requested: Sequence[ConfigReplacement], *, validate_only: bool
+    ) -> list[ConfigOutcome]:
+        """Replace all settings of each resource (AlterConfigs)."""
+        controller = self._controller
+        return await self._decide(
+            lambda: configs.replace_configs(controller.image, controller.config, requested),
+            self._commit_configs,
+            count=len(requested),
+            validate_only=validate_only,
+        )
+
+    async def incremental_alter_configs(
+        self, requested: Sequence[IncrementalChange], *, validate_only: bool
+    ) -> list[ConfigOutcome]:
+        """Change single settings of each resource (IncrementalAlterConfigs)."""
+        controller = self._controller
+        return await self._decide(
+            lambda: configs.alter_configs(controller.image, controller.config, requested),
+            self._commit_configs,
+            count=len(requested),
+            validate_only=validate_only,
+        )
+
+    async def _commit_configs(self, changes: Sequence[Change]) -> None:
+        """A topic that may be led uncleanly from now on is, if nobody else can lead it (R9)."""
+        controller = self._controller
+        await controller.commit(changes)
+        allowed = [
+            TopicPartition(change.topic, number)
+            for change in changes
+            if isinstance(change, TopicConfigChanged) and UNCLEAN_LEADER_ELECTION in change.configs
+            for number in range(len(controller.image.topics[change.topic].partitions))
+        ]
+        if allowed:
+            await controller.commit_elections(
+                on_replicas_changed(controller.image, allowed, controller.candidates())
+            )
+
+    # -- producers -------------------------------------------------------------------------------
+
+    async def allocate_producer_ids(self) -> range:
+        """The next 1,000 producer ids, which nobody gets again, whatever crashes.
+
+        Any broker may ask. Raises RequestRefused(COORDINATOR_LOAD_IN_PROGRESS), which makes
+        clients try again, while the coordinator does not answer.
+        """
+        controller = self._controller
+
+        async def carry_out() -> range:
+            block = await controller.joined().tree.take_producer_ids(controller.config.broker_id)
+            return range(block.first_id, block.end_id)
+
+        try:
+            return await controller.ask(carry_out)
+        except RequestRefused as refusal:
+            raise RequestRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, refusal.message) from None
+
+    # -- in-sync sets ----------------------------------------------------------------------------
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """What a leader proposes about its in-sync sets (R6)."""
+        sender = BrokerId(request.broker_id)
+        proposals = [
+            IsrProposal(
+                topic_id=TopicId(UUID(bytes=topic_id)),
+                partition=one.partition,
+                leader_epoch=LeaderEpoch(one.leader_epoch),
+                partition_epoch=one.partition_epoch,
+                isr=tuple(
+                    (BrokerId(each.broker_id), each.broker_epoch)
+                    for each in one.new_isr_with_epochs
+                ),
+            )
+            for topic_id, partitions in request.topics
+            for one in partitions
+        ]
+
+        def decide() -> Decision[IsrOutcome]:
+            return alter_partitions(
+                self._controller.image,
+                proposals,
+                self._controller.candidates(),
+                sender=sender,
+                sender_epoch=request.broker_epoch,
+            )
+
+        async def carry_out() -> list[IsrOutcome]:
+            await self._controller.claimed()
+            decision = decide()
+            if decision.changes:
+                await self._controller.commit(decision.changes)
+            return decision.outcomes
+
+        try:
+            outcomes = await self._controller.ask(carry_out)
+        except RequestRefused as refusal:
+            return AlterPartitionResponse(0, refusal.code, [])
+        if any(outcome.state is None for outcome in outcomes):
+            # Whoever proposes against an old state has missed something.
+            self._controller.repeat_roles(sender)
+        return _alter_partition_response(outcomes)
+
+    # -- stopping --------------------------------------------------------------------------------
+
+    async def controlled_shutdown(
+        self, request: ControlledShutdownRequest
+    ) -> ControlledShutdownResponse:
+        """Move leaderships away from a broker that is about to stop (C5)."""
+        broker_id = BrokerId(request.broker_id)
+        controller = self._controller
+
+        async def carry_out() -> list[tuple[str, int]]:
+            await controller.claimed()
+            registered = controller.image.brokers.get(broker_id)
+            if registered is None or registered.broker_epoch != request.broker_epoch:
+                raise RequestRefused(ErrorCode.STALE_BROKER_EPOCH)
+            controller.view.shutting_down[broker_id] = request.broker_epoch
+            involved = [
+                TopicPartition(name, number)
+                for name, topic in controller.image.topics.items()
+                for number, state in enumerate(topic.partitions)
+                if broker_id in state.isr
+            ]
+            await controller.commit_elections(
+                on_replicas_changed(controller.image, involved, controller.candidates())
+            )
+            return [
+                (one.topic, one.partition)
+                for one in involved
+                if controller.image.topics[one.topic].partitions[one.partition].leader == broker_id
+            ]
+
+        try:
+            remaining = await controller.ask(carry_out)
+        except RequestRefused as refusal:
+            return ControlledShutdownResponse(refusal.code, [])
+        await controller.delivered(SHUTDOWN_DELIVERY_WAIT_S)
+        return ControlledShutdownResponse(ErrorCode.NONE, remaining)
+
+    # --------------------------------------------------------------------------------------------
+
+    async def _decide(
+        self,
+        decide: Callable[[], Decision[Outcome]],
+        write: Callable[[Sequence[Change]], Awaitable[None]],
+        *,
+        count: int,
+        validate_only: bool,
+    ) -> list[Outcome]:
+        controller = self._controller
+
+        async def carry_out() -> list[Outcome]:
+            await controller.claimed()
+            decision = await controller.aside.run(decide, count=count)
+            if decision.changes and not validate_only:
+                await write(decision.changes)
+            return decision.outcomes
+
+        try:
+            return await controller.ask(carry_out)
+        except RequestRefused as refusal:
+            message = refusal.message or refusal.code.name
+            decision = await controller.aside.run(decide, count=count)
+            if refusal.code is ErrorCode.NOT_CONTROLLER:
+                return decision.void(refusal.code, message)
+            return decision.failed(refusal.code, message)
+
+
+def _alter_partition_response(outcomes: Sequence[IsrOutcome]) -> AlterPartitionResponse:
+    results: dict[bytes, list[IsrResult]] = {}
+    for outcome in outcomes:
+        result = NO_STATE._replace(partition=outcome.partition, error_code=outcome.error)
+        state = outcome.state
+        if state is not None:
+            result = result._replace(
+                leader_id=state.leader,
+                leader_epoch=state.leader_epoch,
+                isr=state.isr,
+                partition_epoch=state.partition_epoch,
+            )
+        results.setdefault(outcome.topic_id.bytes, []).append(result)
+    return AlterPartitionResponse(0, ErrorCode.NONE, list(results.items()))

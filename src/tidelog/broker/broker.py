@@ -1,0 +1,496 @@
+"""One broker, put together from its parts and its ports.
+
+`node.py` gives real ports, the simulator its own; everything between them is the same.
+
+Order of starting: reserve the listeners (so that a port in use is said before anything is touched),
+begin a session with the coordinator and read the cluster, open the log directories and the
+partitions that belong here, listen, and only then register: whoever is registered may be elected,
+and is expected to answer. Stopping goes the other way: let the controller move leaders away, stop
+accepting, let answers leave, close the logs, write the clean-shutdown marks, leave the coordinator.
+A kill -9 at any point is a crash, which is the path that is tested most.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from tidelog.base.errors import ErrorCode, StorageError, WireError
+from tidelog.base.ids import BrokerId
+from tidelog.base.ports import Clock, Disk
+from tidelog.broker.admin_requests import AdminRequests
+from tidelog.broker.adoption import adopt
+from tidelog.broker.broker_channels import BrokerChannels, ControlledBroker
+from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.control_requests import ControlRequests
+from tidelog.broker.controlled_brokers import LocalBroker, RemoteBroker
+from tidelog.broker.controller_link import ControllerLink, address_of
+from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.broker.disk_executor import DiskExecutor
+from tidelog.broker.dispatch import ColdHandlers, Dispatcher
+from tidelog.broker.fast_produce import fast_produce
+from tidelog.broker.fetch_reader import FetchReader
+from tidelog.broker.forwarding import Forwarding
+from tidelog.broker.handlers.api_versions import ApiVersionsHandler
+from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.find_coordinator import FindCoordinatorHandler
+from tidelog.broker.handlers.init_producer_id import InitProducerIdHandler
+from tidelog.broker.handlers.inter_broker import inter_broker_handlers
+from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
+from tidelog.broker.handlers.metadata import MetadataHandler
+from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.isr_proposals import IsrProposals
+from tidelog.broker.large_requests import LargeRequests
+from tidelog.broker.local_controller import LocalControllerSide
+from tidelog.broker.log_dir_runner import LogDirRunner
+from tidelog.broker.memory import MemoryBound
+from tidelog.broker.network import Network
+from tidelog.broker.partitions import Partitions
+from tidelog.broker.peers import Address, Peer, PeerUnreachable
+from tidelog.broker.replica_fetcher import ReplicaFetchers
+from tidelog.broker.replicas import Replicas
+from tidelog.broker.request_tasks import RequestTasks
+from tidelog.broker.server import Server, ServerLimits
+from tidelog.broker.topic_creation import TopicCreation
+from tidelog.broker.upkeep import Upkeep
+from tidelog.config.broker import BrokerConfig
+from tidelog.config.network import NetworkConfig
+from tidelog.coordination.port import Coordinator
+from tidelog.core.controller.changes import changes_between
+from tidelog.core.controller.image import BrokerImage, Endpoint, LastStop
+from tidelog.core.sessions import FetchSessionCache
+from tidelog.storage.log_dir import LogDir, open_log_dir
+from tidelog.wire.api import ApiKey
+from tidelog.wire.controlled_shutdown import ControlledShutdownRequest
+
+logger = logging.getLogger(__name__)
+
+SESSION_PARTITIONS_MAX = 1_000_000
+WARM_UP_DELAY_S = 1.0
+DELIVERY_WAIT_MAX_S = 2.0
+ADMISSION_WAIT_MAX_S = 10.0
+CONTROL_TIMEOUT_MS = 30_000
+SHUTDOWN_RETRY_BACKOFF_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPorts:
+    """Everything a broker needs from outside its process."""
+
+    disk: Disk
+    clock: Clock
+    network: Network
+    connect: Callable[[], Awaitable[Coordinator]]
+    executor: Callable[[str], DiskExecutor]
+    chance: Random
+    boot_id: str
+    """Of the machine: another one means that it was restarted, and unflushed writes are gone."""
+
+    connection_descriptor_max: int
+    """Files that this process may open for connections; the rest is for logs."""
+
+
+class Broker:
+    """One broker and everything it is made of."""
+
+    def __init__(self, config: BrokerConfig, ports: BrokerPorts) -> None:
+        self.config = config
+        self.partitions = Partitions()
+        self._ports = ports
+        self._request_memory = MemoryBound(_request_memory_bytes(config.network))
+        self._answer_memory = MemoryBound(config.network.tidelog_response_memory_bytes)
+        self.controller = ControllerRunner(
+            connect=ports.connect, config=config, clock=ports.clock, chance=ports.chance
+        )
+        self.requests = AdminRequests(self.controller)
+        local = LocalControllerSide(self.controller, self.requests)
+        self._local = local
+        self.link = ControllerLink(
+            broker_id=config.broker_id,
+            local=local,
+            connect=partial(self._peer, timeout_ms=CONTROL_TIMEOUT_MS),
+            inter_broker_listener=config.network.inter_broker_listener,
+        )
+        self.proposals = IsrProposals(
+            self.link,
+            broker_id=config.broker_id,
+            broker_epoch=lambda: self.controller.broker_epoch,
+        )
+
+    async def run(
+        self,
+        tasks: asyncio.TaskGroup,
+        *,
+        stopping: asyncio.Event,
+        on_ready: Callable[[Sequence[Endpoint]], None],
+    ) -> None:
+        """Start, say so, serve until `stopping`, stop. Raises TidelogError if it cannot start."""
+        loop = asyncio.get_running_loop()
+        controller = self.controller
+        server = self._server(loop)
+        endpoints = await self._bind(server)
+        image = await controller.join()
+        log_dirs = await self._open_log_dirs(loop, image.cluster_id)
+        replicas = self._replicas(log_dirs, tasks)
+        await replicas.start(image)
+        control = ControlRequests(controller, replicas)
+        controller.use_channels(self._channels(control, tasks))
+        dispatcher = self._dispatcher(loop, tasks, replicas, log_dirs, control)
+        server.dispatch = dispatcher.dispatch
+        replicas.on_config_changed(lambda config: server.set_limits(self._limits(config.network)))
+        await server.listen()
+        stop = await self._last_stop(log_dirs)
+        await controller.register(endpoints, stop)
+        following = tasks.create_task(controller.run())
+        if controller.is_controller and not controller.image.topics:
+            await self._adopt(log_dirs)
+        newest = controller.image
+        controller.subscribe(replicas.on_image)
+        replicas.on_image(newest, changes_between(image, newest))
+        jobs = [
+            *self._upkeep(log_dirs, replicas).start(tasks),
+            tasks.create_task(self.proposals.run()),
+            tasks.create_task(_warm_up(dispatcher)),
+        ]
+        await self._admitted()
+        await replicas.settled()
+        for log_dir in log_dirs:
+            await log_dir.write_boot_id(self._ports.boot_id)
+        on_ready(endpoints)
+        await stopping.wait()  # Ended by a signal.
+        await self._stop(server, replicas, log_dirs, jobs, following)
+
+    async def _stop(
+        self,
+        server: Server,
+        replicas: Replicas,
+        log_dirs: Sequence[LogDirRunner],
+        jobs: list["asyncio.Task[None]"],
+        following: "asyncio.Task[None]",
+    ) -> None:
+        logger.info("stopping", extra={"partitions": len(self.partitions)})
+        if self.config.replication.controlled_shutdown_enable:
+            await self._shut_down_controlled()
+        await server.drain(self.config.network.tidelog_shutdown_timeout_ms / 1000)
+        fetching = replicas.stop_fetching()
+        jobs = [*jobs, *fetching, following]
+        for job in jobs:
+            job.cancel()
+        await asyncio.wait(jobs)
+        await replicas.settled()
+        for log_dir in log_dirs:
+            await log_dir.close()
+        self.link.close()
+        await self.controller.stop()
+        logger.info("stopped")
+
+    # -- starting and stopping -------------------------------------------------------------------
+
+    async def _bind(self, server: Server) -> tuple[Endpoint, ...]:
+        """Reserve every listener; return what clients are to be told."""
+        network = self.config.network
+        endpoints = []
+        for bound, advertised in zip(network.bound_listeners, network.advertised, strict=True):
+            port = await server.bind(bound, backlog=network.socket_listen_backlog_size)
+            endpoints.append(
+                Endpoint(
+                    bound.name,
+                    "PLAINTEXT",
+                    advertised.host or socket.getfqdn(),
+                    advertised.port or port,
+                )
+            )
+        return tuple(endpoints)
+
+    async def _last_stop(self, log_dirs: Sequence[LogDirRunner]) -> LastStop:
+        """How this broker ended before, and so what its disks can have lost (R13)."""
+        stops = [await log_dir.last_stop(self._ports.boot_id) for log_dir in log_dirs]
+        stop = max(stops, key=[LastStop.CLEAN, LastStop.KILLED, LastStop.LOST].index)
+        if stop is not LastStop.CLEAN:
+            logger.info("last stop was not clean", extra={"stop": stop.value})
+        return stop
+
+    async def _adopt(self, log_dirs: Sequence[LogDirRunner]) -> None:
+        """A new cluster on old folders takes them over."""
+        await adopt(
+            self.requests,
+            log_dirs,
+            broker_id=self.config.broker_id,
+            topic_defaults=self.config.topic_defaults,
+            producer_id_expiration_ms=self.config.transactions.producer_id_expiration_ms,
+            now_ms=self._ports.clock.now_ms(),
+        )
+
+    async def _admitted(self) -> None:
+        """Return when the controller has said something to this registration, or time is up.
+
+        It has stored by then what follows from how this broker stopped before.
+        """
+        controller = self.controller
+        admitted = asyncio.Event()
+
+        def look(*_news: object) -> None:
+            me = controller.image.brokers.get(self.config.broker_id)
+            if me is not None and me.broker_epoch == controller.broker_epoch:
+                admitted.set()
+
+        controller.subscribe(look)
+        look()
+        try:
+            async with asyncio.timeout(ADMISSION_WAIT_MAX_S):
+                await admitted.wait()
+        except TimeoutError:
+            logger.warning("no controller has answered yet")
+
+    async def _shut_down_controlled(self) -> None:
+        """Have the controller move every leadership away that somebody else can take (C5)."""
+        replication = self.config.replication
+        for _ in range(replication.controlled_shutdown_max_retries):
+            request = ControlledShutdownRequest(self.config.broker_id, self.controller.broker_epoch)
+            try:
+                response = await self.link.controlled_shutdown(request)
+            except (PeerUnreachable, WireError) as error:
+                logger.info("controller does not answer", extra={"reason": error})
+            else:
+                if response.error_code == ErrorCode.NONE:
+                    if response.remaining:
+                        logger.info(
+                            "leaderships nobody else can take",
+                            extra={"partitions": len(response.remaining)},
+                        )
+                    return
+            await asyncio.sleep(SHUTDOWN_RETRY_BACKOFF_S)
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _peer(self, address: Address, *, timeout_ms: int) -> Peer:
+        network, replication = self.config.network, self.config.replication
+        return Peer(
+            address,
+            network=self._ports.network,
+            loop=asyncio.get_running_loop(),
+            timeout_ms=timeout_ms,
+            answer_max_bytes=network.socket_request_max_bytes
+            + replication.replica_fetch_response_max_bytes,
+        )
+
+    def _peer_of(self, broker_id: BrokerId) -> Peer | None:
+        """A connection to fetch over; None while nobody knows where that broker is."""
+        broker = self.controller.image.brokers.get(broker_id)
+        if broker is None:
+            return None
+        return self._peer(
+            address_of(broker, self.config.network.inter_broker_listener),
+            timeout_ms=self.config.replication.replica_socket_timeout_ms,
+        )
+
+    def _channels(self, control: ControlRequests, tasks: asyncio.TaskGroup) -> BrokerChannels:
+        me = self.config.broker_id
+
+        def connect(broker: BrokerImage) -> ControlledBroker:
+            if broker.broker_id == me:
+                return LocalBroker(control)
+            address = address_of(broker, self.config.network.inter_broker_listener)
+            peer = self._peer(address, timeout_ms=CONTROL_TIMEOUT_MS)
+            return RemoteBroker(peer, f"controller-{me}")
+
+        return BrokerChannels(
+            connect=connect,
+            on_told=self.controller.on_told,
+            on_succeeded=self.controller.on_succeeded,
+            tasks=tasks,
+        )
+
+    def _server(self, loop: asyncio.AbstractEventLoop) -> Server:
+        return Server(
+            limits=self._limits(self.config.network),
+            network=self._ports.network,
+            clock=self._ports.clock,
+            loop=loop,
+            frame_memory=MemoryBound(_request_memory_bytes(self.config.network)),
+            request_memory=self._request_memory,
+            answer_memory=self._answer_memory,
+            dispatch=_not_serving,
+        )
+
+    async def _open_log_dirs(
+        self, loop: asyncio.AbstractEventLoop, cluster_id: str
+    ) -> list[LogDirRunner]:
+        log_dirs = []
+        for number, path in enumerate(self.config.log_dirs):
+            log_dir = LogDirRunner(
+                path=path,
+                disk=self._ports.disk,
+                executor=self._ports.executor(f"log-dir-{number}"),
+                loop=loop,
+                open_log_dir=partial(self._open_log_dir, path, cluster_id),
+            )
+            log_dirs.append(log_dir)
+            try:
+                await log_dir.open()
+            except StorageError as error:
+                log_dir.on_failure(error)
+        if not any(log_dir.is_online for log_dir in log_dirs):
+            raise StorageError(f"no log directory can be used: {log_dirs[0].offline_reason}")
+        return log_dirs
+
+    def _open_log_dir(self, path: Path, cluster_id: str) -> LogDir:
+        """On the directory's thread."""
+        return open_log_dir(
+            self._ports.disk,
+            path,
+            broker_id=self.config.broker_id,
+            cluster_id=cluster_id,
+            open_files_max=self.config.log.tidelog_open_files_max,
+            warn=lambda sentence: logger.warning("repaired", extra={"reason": sentence}),
+        )
+
+    def _replicas(self, log_dirs: Sequence[LogDirRunner], tasks: asyncio.TaskGroup) -> Replicas:
+        fetchers = ReplicaFetchers(
+            connect=self._peer_of,
+            broker_id=self.config.broker_id,
+            broker_epoch=lambda: self.controller.broker_epoch,
+            config=self.config.replication,
+            loop=asyncio.get_running_loop(),
+            tasks=tasks,
+        )
+        return Replicas(
+            broker_id=self.config.broker_id,
+            config=self.config,
+            partitions=self.partitions,
+            log_dirs=log_dirs,
+            request_memory=self._request_memory,
+            clock=self._ports.clock,
+            tasks=tasks,
+            fetchers=fetchers,
+            propose_isr=self.proposals.propose,
+        )
+
+    def _upkeep(self, log_dirs: Sequence[LogDirRunner], replicas: Replicas) -> Upkeep:
+        return Upkeep(
+            config=self.config,
+            partitions=self.partitions,
+            log_dirs=log_dirs,
+            reopen=replicas.reopen,
+            clock=self._ports.clock,
+        )
+
+    def _dispatcher(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        tasks: asyncio.TaskGroup,
+        replicas: Replicas,
+        log_dirs: Sequence[LogDirRunner],
+        control: ControlRequests,
+    ) -> Dispatcher:
+        replication = self.config.replication
+        partitions, requests = self.partitions, self.requests
+        request_tasks = RequestTasks(tasks)
+        large = LargeRequests(self._request_memory)
+        forwarding = Forwarding(self.link, self._local)
+        delivered = partial(self.controller.delivered, DELIVERY_WAIT_MAX_S)
+        fetch = FetchHandler(
+            reader=FetchReader(
+                partitions=partitions,
+                answer_memory=self._answer_memory,
+                fetch_max_bytes=min(
+                    replication.fetch_max_bytes, replication.tidelog_fetch_answer_bytes
+                ),
+            ),
+            sessions=FetchSessionCache(
+                slots_max=replication.max_incremental_fetch_session_cache_slots,
+                partitions_max=SESSION_PARTITIONS_MAX,
+                chance=self._ports.chance,
+            ),
+            answer_memory=self._answer_memory,
+            clock=self._ports.clock,
+            loop=loop,
+        )
+        metadata = MetadataHandler(
+            partitions=partitions,
+            topic_creation=TopicCreation(requests, forwarding, delivered),
+            auto_create_topics=replication.auto_create_topics_enable,
+            tasks=request_tasks,
+            large=large,
+        )
+
+        def load_cold() -> ColdHandlers:
+            # Here, because it takes longer than everything else that a start needs.
+            from tidelog.broker.admin_handlers import admin_handlers  # noqa: PLC0415
+
+            return admin_handlers(
+                requests=requests,
+                replicas=replicas,
+                partitions=partitions,
+                log_dirs=log_dirs,
+                delivered=delivered,
+            )
+
+        dispatcher: Dispatcher | None = None
+
+        async def answer_forwarded(frame: bytes, client_host: str) -> bytes:
+            assert dispatcher is not None
+            return await dispatcher.answer_forwarded(frame, client_host)
+
+        dispatcher = Dispatcher(
+            produce=ProduceHandler(partitions, self._ports.clock, loop, fast_produce),
+            direct={
+                ApiKey.FETCH: fetch,
+                ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, request_tasks, large),
+                ApiKey.METADATA: metadata,
+                ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(partitions, request_tasks, large),
+                ApiKey.API_VERSIONS: ApiVersionsHandler(),
+                ApiKey.INIT_PRODUCER_ID: InitProducerIdHandler(
+                    controller=requests, tasks=request_tasks
+                ),
+                ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(
+                    partitions, request_tasks, large
+                ),
+            },
+            inter_broker=inter_broker_handlers(
+                tasks=request_tasks,
+                control=control,
+                controller=self._local,
+                forwarded=answer_forwarded,
+            ),
+            forwarding=forwarding,
+            load_cold=load_cold,
+            tasks=request_tasks,
+            large=large,
+        )
+        return dispatcher
+
+    def _limits(self, network: NetworkConfig) -> ServerLimits:
+        return ServerLimits(
+            request_max_bytes=network.socket_request_max_bytes,
+            read_budget_bytes=network.tidelog_read_budget_bytes,
+            connections_max=network.max_connections,
+            connections_max_per_ip=network.max_connections_per_ip,
+            connections_max_per_ip_overrides=network.connection_overrides,
+            descriptor_max=self._ports.connection_descriptor_max,
+            idle_max_ms=network.connections_max_idle_ms,
+            slow_reader_max_ms=network.tidelog_slow_reader_timeout_ms,
+            send_buffer_bytes=network.socket_send_buffer_bytes,
+            receive_buffer_bytes=network.socket_receive_buffer_bytes,
+        )
+
+
+async def _warm_up(dispatcher: Dispatcher) -> None:
+    """Import what admin requests need, once the first clients have had their turn."""
+    await asyncio.sleep(WARM_UP_DELAY_S)
+    await asyncio.to_thread(dispatcher.warm_up)
+
+
+def _request_memory_bytes(network: NetworkConfig) -> int:
+    if network.queued_max_request_bytes > 0:
+        return network.queued_max_request_bytes
+    return network.tidelog_response_memory_bytes
+
+
+def _not_serving(_connection: Connection, _frame: memoryview) -> Answer:
+    raise AssertionError("no connection is accepted before the broker is ready")

@@ -1,0 +1,140 @@
+"""What the controller tells this broker: checked, then done, one request at a time (C3).
+
+    LeaderAndIsr      who leads, who follows: the only source of roles
+    StopReplica       replicas that are not this broker's any more
+    UpdateMetadata    the cluster, for clients and for whoever looks something up
+
+A request is refused unless it comes from the controller of the newest epoch, and is meant for this
+registration of this broker. An epoch that is not known yet is looked up in the coordinator, where
+the controller has also left a token: only who can read that can speak as the controller.
+"""
+
+import asyncio
+import hmac
+import logging
+from typing import Protocol
+from uuid import UUID
+
+from tidelog.base.errors import (
+    ErrorCode,
+    RequestRefused,
+    SessionLost,
+)
+from tidelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from tidelog.broker import cluster_messages as messages
+from tidelog.broker.replicas import Replicas, Role, StoppedRole
+from tidelog.coordination.port import CoordinatorUnavailable
+from tidelog.core.controller.changes import Change
+from tidelog.core.controller.image import ClusterImage
+from tidelog.core.controller.nodes import ControllerClaim
+from tidelog.wire.cluster_states import ControlHeader, FailedPartition
+from tidelog.wire.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from tidelog.wire.stop_replica import StopReplicaRequest, StopReplicaResponse
+from tidelog.wire.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+logger = logging.getLogger(__name__)
+
+
+class Membership(Protocol):
+    """What is known of the claims in this cluster, and the image they lead to."""
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this broker's registration; -1 while it has none."""
+        ...
+
+    @property
+    def claim(self) -> ControllerClaim: ...
+
+    async def look_up_claim(self) -> ControllerClaim:
+        """The newest claim, from the coordinator. Raises CoordinatorUnavailable, SessionLost."""
+        ...
+
+    def follow(self, changes: list[Change]) -> None:
+        """The cluster has become what the controller says."""
+        ...
+
+
+class ControlRequests:
+    """Every method is called on the event loop; they take effect in the order of the calls."""
+
+    def __init__(self, membership: Membership, replicas: Replicas) -> None:
+        self._membership = membership
+        self._replicas = replicas
+        self._turn = asyncio.Lock()
+
+    async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        async with self._turn:
+            try:
+                await self._admit(request.header)
+                self._membership.follow(messages.changes_from(self._membership.image, request))
+            except RequestRefused as refusal:
+                return UpdateMetadataResponse(self._refused("UpdateMetadata", refusal))
+            return UpdateMetadataResponse(ErrorCode.NONE)
+
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        async with self._turn:
+            try:
+                await self._admit(request.header)
+                states = messages.partitions_of(request.topics)
+            except RequestRefused as refusal:
+                return LeaderAndIsrResponse(self._refused("LeaderAndIsr", refusal), [])
+            failed = await self._replicas.become(
+                {one: Role(topic_id, state) for one, (topic_id, state) in states.items()},
+                {BrokerId(broker_id): epoch for broker_id, epoch in request.live_brokers},
+            )
+            return LeaderAndIsrResponse(
+                ErrorCode.NONE,
+                [
+                    FailedPartition(states[one][0].bytes, one.partition, code)
+                    for one, code in failed.items()
+                ],
+            )
+
+    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        async with self._turn:
+            try:
+                await self._admit(request.header)
+            except RequestRefused as refusal:
+                return StopReplicaResponse(self._refused("StopReplica", refusal), [])
+            self._replicas.stop_replicas(
+                {
+                    TopicPartition(one.topic, one.partition): StoppedRole(
+                        TopicId(UUID(bytes=one.topic_id)), LeaderEpoch(one.leader_epoch), one.delete
+                    )
+                    for one in request.partitions
+                }
+            )
+            return StopReplicaResponse(ErrorCode.NONE, [])
+
+    async def _admit(self, header: ControlHeader) -> None:
+        """Raises RequestRefused unless the controller speaks, to this life of this broker."""
+        membership = self._membership
+        if header.controller_epoch > membership.claim.controller_epoch:
+            try:
+                await membership.look_up_claim()
+            except (CoordinatorUnavailable, SessionLost) as error:
+                raise RequestRefused(ErrorCode.BROKER_NOT_AVAILABLE, str(error)) from None
+        claim = membership.claim
+        if header.broker_epoch != membership.broker_epoch:
+            raise RequestRefused(ErrorCode.STALE_BROKER_EPOCH)
+        if header.controller_epoch < claim.controller_epoch:
+            raise RequestRefused(ErrorCode.STALE_CONTROLLER_EPOCH)
+        if (
+            header.controller_epoch != claim.controller_epoch
+            or header.controller_id != claim.controller_id
+            or not hmac.compare_digest(header.token, claim.token)
+        ):
+            raise RequestRefused(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not sent by the controller"
+            )
+
+    def _refused(self, request: str, refusal: RequestRefused) -> ErrorCode:
+        logger.info(
+            "request of a controller refused",
+            extra={"request": request, "error": refusal.code.name, "reason": refusal.message},
+        )
+        return refusal.code

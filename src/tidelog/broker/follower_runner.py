@@ -1,0 +1,370 @@
+"""Copies the leader's records into one partition's log: append, truncate, learn what is committed.
+
+    answer of the leader ──┬─ records ──────────▶ append batch by batch ──▶ ready for the next fetch
+                           │                           │ segment full, flush.messages
+                           │                           ▼
+                           │                      busy: a thread rolls or flushes, then go on
+                           ├─ diverging epoch ──▶ busy: a thread truncates
+                           └─ below the start ──▶ busy: a thread starts the log afresh
+
+While it is busy, its partition is left out of fetches. The rules are in
+`core/partition/follower.py`; here they meet a disk.
+
+Invariants:
+
+    I1  One thing at a time happens to the log: nothing is appended while a thread works on it.
+    I2  What the leader sent is written as it is, batch by batch, at the offsets it has there.
+    I3  Before bytes below the recovery point are cut off, the checkpoint of the recovery point is
+        lowered: what is written in their place is not flushed yet, and a crash must find that out.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
+
+from tidelog.base.errors import CorruptBatch, ErrorCode, StorageError
+from tidelog.base.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.base.ports import Clock
+from tidelog.broker.append_queue import AppendQueue
+from tidelog.broker.flushing import Flusher
+from tidelog.broker.partition_ports import LogDirectory
+from tidelog.config.topic import TopicConfig
+from tidelog.core.partition.epochs import EpochEnd, EpochHistory
+from tidelog.core.partition.follower import PartitionFollower, truncation_offset
+from tidelog.core.transactions.producers import ProducerStates
+from tidelog.records.batch import BatchHeader, checksum_matches, iter_headers
+from tidelog.storage.log import Log
+from tidelog.storage.opening import Replay, replay_producers
+from tidelog.wire.fetch import FetchPartitionResult
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class CopiedPartition(Protocol):
+    """What a follower needs of its partition."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    log: Log
+    epochs: EpochHistory
+    producers: ProducerStates
+    config: TopicConfig
+    log_directory: LogDirectory
+    is_offline: bool
+
+    @property
+    def queue(self) -> AppendQueue: ...
+    @property
+    def flusher(self) -> Flusher: ...
+
+    def on_log_start_advanced(self) -> None: ...
+    def on_committed(self) -> None: ...
+    def on_epochs_changed(self) -> None: ...
+    def succeeded(self, future: "asyncio.Future[T]") -> bool: ...
+
+
+class Position(NamedTuple):
+    """Where a follower stands, as a fetch says it."""
+
+    leader_epoch: LeaderEpoch
+    fetch_offset: Offset
+    last_fetched_epoch: LeaderEpoch
+    log_start_offset: Offset
+
+
+class Verdict(Enum):
+    """What an answer means for the next fetch of this partition."""
+
+    GO_ON = "go on"
+    BUSY = "busy"
+    """`on_ready` is called when it may be fetched again."""
+    LATER = "later"
+    """Something is wrong that may pass: the leader is not one, or does not know us yet."""
+    STOPPED = "stopped"
+
+
+class FollowerRunner:
+    """The only caller of its PartitionFollower, always on the event loop."""
+
+    __slots__ = (
+        "_clock",
+        "_partition",
+        "_rest",
+        "fetched",
+        "is_busy",
+        "is_stopped",
+        "machine",
+        "on_idle",
+        "on_ready",
+    )
+
+    def __init__(
+        self, partition: CopiedPartition, machine: PartitionFollower, *, clock: Clock
+    ) -> None:
+        self._partition = partition
+        self._clock = clock
+        self.machine = machine
+        self.is_busy = False
+        self.is_stopped = False
+        self.on_ready: Callable[[FollowerRunner], None] = _nobody
+        """Called when it was busy and is not any more. Set by who fetches."""
+        self.on_idle: Callable[[], None] | None = None
+        """Called once when nothing is under way any more; for whoever takes over the log."""
+        self._rest: list[tuple[memoryview, BatchHeader]] = []
+        self.fetched: FetchPartitionResult | None = None
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self._partition.topic_partition
+
+    @property
+    def topic_id(self) -> TopicId:
+        return self._partition.topic_id
+
+    @property
+    def position(self) -> Position:
+        log = self._partition.log
+        return Position(
+            self.machine.leader_epoch,
+            log.log_end_offset,
+            self._partition.epochs.latest_epoch,
+            log.log_start_offset,
+        )
+
+    @property
+    def may_fetch(self) -> bool:
+        return not (
+            self.is_busy
+            or self.is_stopped
+            or self._partition.is_offline
+            or self._partition.queue.is_busy
+        )
+
+    def stop(self) -> None:
+        """Somebody else decides about the log from now on, once nothing is under way."""
+        self.is_stopped = True
+
+    def on_rolled(self) -> None:
+        """A roll has ended that may have been begun by this broker as leader."""
+        if self.may_fetch:
+            self.on_ready(self)
+
+    # -- what the leader says --------------------------------------------------------------------
+
+    def on_answer(self, position: Position, result: FetchPartitionResult) -> Verdict:
+        """Take in what the leader answered to a fetch from `position`."""
+        if self.is_stopped:
+            return Verdict.STOPPED
+        if not self.may_fetch:
+            return Verdict.LATER
+        if position != self.position:
+            return Verdict.GO_ON  # The answer to a question that is not ours any more.
+        return self._take_in(result)
+
+    def _take_in(self, result: FetchPartitionResult) -> Verdict:
+        if result.error_code != ErrorCode.NONE:
+            return self._on_error(result)
+        if result.diverging_epoch is not None:
+            epoch, end_offset = result.diverging_epoch
+            return self._on_diverging(EpochEnd(LeaderEpoch(epoch), Offset(end_offset)))
+        try:
+            batches = self._checked(result)
+        except CorruptBatch as error:
+            logger.error(
+                "leader sent damaged records",
+                extra={"partition": self.topic_partition, "reason": error},
+            )
+            return Verdict.LATER
+        self.fetched = result
+        self._rest = batches
+        return self._append_rest()
+
+    def _on_error(self, result: FetchPartitionResult) -> Verdict:
+        if result.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            return Verdict.LATER
+        log = self._partition.log
+        if result.log_start_offset > log.log_end_offset:
+            return self._start_afresh(Offset(result.log_start_offset))
+        if self._partition.epochs.latest_epoch == NO_LEADER_EPOCH:
+            # Nothing to compare by, and the leader's log ends before ours.
+            return self._start_afresh(Offset(max(0, result.log_start_offset)))
+        return Verdict.LATER
+
+    def _start_afresh(self, offset: Offset) -> Verdict:
+        logger.warning(
+            "log starts afresh where the leader's begins",
+            extra={"partition": self.topic_partition, "offset": offset},
+        )
+        log = self._partition.log
+        return self._cut(offset, partial(log.truncate_fully_and_start_at, offset))
+
+    def _on_diverging(self, leader_end: EpochEnd) -> Verdict:
+        log = self._partition.log
+        offset = truncation_offset(
+            self._partition.epochs, leader_end, log_end_offset=log.log_end_offset
+        )
+        logger.info(
+            "truncating",
+            extra={
+                "partition": self.topic_partition,
+                "log_end_offset": log.log_end_offset,
+                "offset": offset,
+                "leader_epoch": self.machine.leader_epoch,
+            },
+        )
+        return self._cut(offset, partial(log.truncate_to, offset))
+
+    # -- appending -------------------------------------------------------------------------------
+
+    def _checked(self, result: FetchPartitionResult) -> list[tuple[memoryview, BatchHeader]]:
+        """The batches of an answer. Raises CorruptBatch."""
+        records = memoryview(result.records)
+        batches = []
+        offset = self._partition.log.log_end_offset
+        for position, header in iter_headers(records):
+            batch = records[position : position + header.size_bytes]
+            if not checksum_matches(records, position, header.size_bytes):
+                raise CorruptBatch(f"checksum of the batch at offset {header.base_offset}")
+            if header.base_offset < offset:
+                raise CorruptBatch(f"offset {header.base_offset} where {offset} was asked for")
+            offset = Offset(header.last_offset + 1)
+            batches.append((batch, header))
+        return batches
+
+    def _append_rest(self) -> Verdict:
+        """Append until all is done or a thread is needed. I1, I2"""
+        partition = self._partition
+        log = partition.log
+        now_ms = self._clock.now_ms()
+        while self._rest:
+            batch, header = self._rest[0]
+            if log.roll_needed(
+                size_bytes=len(batch),
+                max_timestamp_ms=header.max_timestamp_ms,
+                now_ms=now_ms,
+                last_offset=Offset(header.last_offset),
+            ):
+                rolled = partition.queue.roll(now_ms)
+                return self._wait(rolled, self._go_on)
+            try:
+                self._append(batch, header, now_ms)
+            except StorageError as error:
+                self._rest.clear()
+                partition.log_directory.on_failure(error)
+                return Verdict.LATER
+            del self._rest[0]
+        flusher = partition.flusher
+        if flusher.unflushed_records >= partition.config.flush_messages:
+            return self._wait(flusher.start(), self._go_on)
+        return self._learn()
+
+    def _append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+        partition = self._partition
+        base_offset = Offset(header.base_offset)
+        partition.log.append(
+            batch,
+            base_offset=base_offset,
+            last_offset=Offset(header.last_offset),
+            max_timestamp_ms=header.max_timestamp_ms,
+        )
+        if header.leader_epoch > partition.epochs.latest_epoch:
+            partition.epochs.assign(LeaderEpoch(header.leader_epoch), start_offset=base_offset)
+            partition.on_epochs_changed()
+        partition.producers.on_replayed(header)
+        flusher = partition.flusher
+        if flusher.unflushed_records == 0:
+            flusher.unflushed_since_ms = now_ms
+        flusher.unflushed_records += header.record_count
+
+    def _go_on(self) -> None:
+        if self._append_rest() is not Verdict.BUSY:
+            self.on_ready(self)
+
+    def _learn(self) -> Verdict:
+        """All of the answer is in the log: what it said about the leader's log counts now."""
+        result, self.fetched = self.fetched, None
+        assert result is not None
+        partition = self._partition
+        log = partition.log
+        if self.machine.on_fetched(
+            leader_high_watermark=Offset(result.high_watermark),
+            log_end_offset=log.log_end_offset,
+        ):
+            partition.on_committed()
+        start_offset = min(Offset(result.log_start_offset), self.machine.high_watermark)
+        if start_offset > log.log_start_offset:
+            log.advance_log_start(start_offset)
+            partition.on_log_start_advanced()
+        return Verdict.GO_ON
+
+    # -- truncating ------------------------------------------------------------------------------
+
+    def _cut(self, offset: Offset, cut: Callable[[], None]) -> Verdict:
+        partition = self._partition
+        log, producers = partition.log, partition.producers
+        replay = Replay(
+            restore=lambda entries, end_offset: producers.restore(entries, end_offset=end_offset),
+            observe=producers.on_replayed,
+        )
+
+        def work() -> None:
+            """On a thread; nobody else touches the log or its producers meanwhile."""
+            cut()
+            replay_producers(log, log.disk, replay, _say_repaired)
+
+        lowered = min(offset, log.recovery_point)
+        done = partition.log_directory.truncate(partition.topic_partition, lowered, work)
+        return self._wait(done, self._on_cut)
+
+    def _on_cut(self) -> None:
+        partition = self._partition
+        log = partition.log
+        epochs = partition.epochs
+        is_empty = log.log_start_offset == log.log_end_offset
+        if epochs.clear() if is_empty else epochs.truncate_from_end(log.log_end_offset):
+            partition.on_epochs_changed()
+        if self.machine.on_truncated(log.log_end_offset):
+            logger.warning(
+                "committed records truncated",
+                extra={"partition": self.topic_partition, "log_end_offset": log.log_end_offset},
+            )
+        self.on_ready(self)
+
+    # -- waiting for a thread --------------------------------------------------------------------
+
+    def _wait(self, work: "asyncio.Future[T]", then: Callable[[], None]) -> Verdict:
+        assert not self.is_busy  # I1
+        self.is_busy = True
+        work.add_done_callback(lambda done: self._on_done(done, then))
+        return Verdict.BUSY
+
+    def _on_done(self, done: "asyncio.Future[T]", then: Callable[[], None]) -> None:
+        self.is_busy = False
+        has_succeeded = self._partition.succeeded(done)
+        on_idle, self.on_idle = self.on_idle, None
+        if has_succeeded and not self._partition.is_offline:
+            if not self.is_stopped:
+                then()
+            else:
+                self._finish_cut(then)
+        if on_idle is not None:
+            on_idle()
+
+    def _finish_cut(self, then: Callable[[], None]) -> None:
+        """Stopped meanwhile. A log that was cut has to be known as such even so."""
+        self._rest.clear()
+        if then == self._on_cut:
+            self._on_cut()
+
+
+def _nobody(_follower: FollowerRunner) -> None:
+    """Nobody fetches for it yet."""
+
+
+def _say_repaired(sentence: str) -> None:
+    logger.warning("repaired", extra={"reason": sentence})

@@ -1,0 +1,219 @@
+"""The connection one broker has to another: requests out, their answers back, in order.
+
+    request(frame) ──▶ connect if need be ──▶ write ──▶ ... ──▶ answer ──▶ the caller's future
+                              │                          │
+                              └── refused, lost, silent for too long: PeerUnreachable for all
+
+A peer answers in the order of the requests, so answers are matched by position and checked by
+correlation id. After any failure the connection is gone and the next request makes a new one;
+whether what was asked has happened is then not known, and the caller has to be able to ask again.
+
+Everybody who talks to a broker has a `Peer` of its own (a fetcher, the controller's channel, ...),
+so that a fetch that is parked over there holds up nobody else. Nothing here retries.
+"""
+
+import asyncio
+import struct
+from collections import deque
+from typing import Final, NamedTuple, cast
+
+from tidelog.base.errors import TidelogError
+from tidelog.base.ports import BytesLike
+from tidelog.broker.network import Network
+
+_LENGTH: Final = struct.Struct(">i")
+_FIRST_BUFFER_BYTES: Final = 64 * 1024
+CORRELATION_ID_BYTES: Final = 4
+_CORRELATION_ID_AT: Final = 8
+"""Behind length, api key and version of a request."""
+
+
+class PeerUnreachable(TidelogError):
+    """The other broker gave no answer. Whether it did what was asked is not known."""
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+
+class Peer:
+    """One connection to one broker, made when it is first needed and again after it broke."""
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        network: Network,
+        loop: asyncio.AbstractEventLoop,
+        timeout_ms: int,
+        answer_max_bytes: int,
+    ) -> None:
+        self.address = address
+        self._network = network
+        self._loop = loop
+        self._timeout_s = timeout_ms / 1_000
+        self._answer_max_bytes = answer_max_bytes
+        self._connection: _PeerConnection | None = None
+        self._connecting: asyncio.Lock = asyncio.Lock()
+        self._last_correlation_id = 0
+        self._is_closed = False
+
+    def next_correlation_id(self) -> int:
+        self._last_correlation_id = (self._last_correlation_id + 1) & 0x7FFFFFFF
+        return self._last_correlation_id
+
+    async def request(self, frame: BytesLike) -> memoryview:
+        """Send a whole frame; return the answer, without its length. Raises PeerUnreachable."""
+        await self.connect()
+        return await self.send(frame)  # Ended by the answer, its time-out or the connection's end.
+
+    def send(self, frame: BytesLike) -> "asyncio.Future[memoryview]":
+        """The same on a connection that is there; without one it has failed already."""
+        connection = self._connection
+        answer: asyncio.Future[memoryview] = self._loop.create_future()
+        if connection is None or connection.is_lost:
+            answer.set_exception(PeerUnreachable(f"no connection to {_name(self.address)}"))
+            return answer
+        reason = f"no answer from {_name(self.address)} for {self._timeout_s:g} s"
+        timer = self._loop.call_later(self._timeout_s, connection.fail, reason)
+        answer.add_done_callback(lambda _: timer.cancel())
+        connection.send(frame, answer)
+        return answer
+
+    def close(self) -> None:
+        """Break off; whoever waits is told that the peer cannot be reached."""
+        self._is_closed = True
+        if self._connection is not None:
+            self._connection.fail("connection given up")
+
+    async def connect(self) -> None:
+        """Make a connection if there is none. Raises PeerUnreachable."""
+        if self._connection is not None and not self._connection.is_lost:
+            return
+        async with self._connecting:
+            if self._connection is not None and not self._connection.is_lost:
+                return
+            connection = _PeerConnection(self.address, self._answer_max_bytes)
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    await self._network.connect(*self.address, lambda: connection)
+            except (OSError, TimeoutError) as error:
+                raise PeerUnreachable(f"cannot connect to {_name(self.address)}: {error}") from None
+            if self._is_closed:
+                connection.fail("connection given up")
+                raise PeerUnreachable("connection given up")
+            self._connection = connection
+
+
+class _PeerConnection(asyncio.BufferedProtocol):
+    """Cuts the answers out of the stream. One that fits the first buffer is copied out of it; a
+    larger one is read into memory of its own, which the caller keeps."""
+
+    __slots__ = (
+        "_address",
+        "_answer_max_bytes",
+        "_filled_bytes",
+        "_large",
+        "_small",
+        "_transport",
+        "_waiting",
+        "is_lost",
+    )
+
+    def __init__(self, address: Address, answer_max_bytes: int) -> None:
+        self._address = address
+        self._answer_max_bytes = answer_max_bytes
+        self._transport: asyncio.Transport | None = None
+        self._small = bytearray(_FIRST_BUFFER_BYTES)
+        self._large: bytearray | None = None
+        self._filled_bytes = 0
+        self._waiting: deque[tuple[bytes, asyncio.Future[memoryview]]] = deque()
+        self.is_lost = False
+
+    def send(self, frame: BytesLike, answer: "asyncio.Future[memoryview]") -> None:
+        assert self._transport is not None
+        correlation_id = bytes(frame[_CORRELATION_ID_AT : _CORRELATION_ID_AT + 4])
+        self._waiting.append((correlation_id, answer))
+        self._transport.write(frame)
+
+    def fail(self, reason: str) -> None:
+        """Give up the connection and tell everybody who waits."""
+        if self.is_lost:
+            return
+        self.is_lost = True
+        if self._transport is not None:
+            self._transport.abort()
+        waiting, self._waiting = self._waiting, deque()
+        for _, answer in waiting:
+            if not answer.done():
+                answer.set_exception(PeerUnreachable(reason))
+
+    # -- asyncio's callbacks ---------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.fail(f"connection to {_name(self._address)} lost")
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        buffer = self._small if self._large is None else self._large
+        return memoryview(buffer)[self._filled_bytes :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.is_lost:
+            return
+        self._filled_bytes += nbytes
+        if self._large is not None:
+            if self._filled_bytes == len(self._large):
+                self._finish_large()
+            return
+        self._take_small()
+
+    def _finish_large(self) -> None:
+        large, self._large = self._large, None
+        assert large is not None
+        self._filled_bytes = 0
+        self._deliver(memoryview(large)[_LENGTH.size :])
+
+    def _take_small(self) -> None:
+        """Deliver every whole answer in the first buffer; make room for one that does not fit."""
+        start, end = 0, self._filled_bytes
+        small = self._small
+        while end - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(small, start)
+            if not CORRELATION_ID_BYTES <= length <= self._answer_max_bytes:
+                self.fail(f"{_name(self._address)} sent an answer of {length} bytes")
+                return
+            size_bytes = _LENGTH.size + length
+            if end - start < size_bytes:
+                break
+            self._deliver(memoryview(bytes(small[start + _LENGTH.size : start + size_bytes])))
+            if self.is_lost:
+                return
+            start += size_bytes
+        rest_bytes = end - start
+        if rest_bytes >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(small, start)
+            if _LENGTH.size + length > len(small) - start:
+                large = bytearray(_LENGTH.size + length)
+                large[:rest_bytes] = small[start:end]
+                self._large = large
+                self._filled_bytes = rest_bytes
+                return
+        if start and rest_bytes:
+            small[:rest_bytes] = small[start:end]
+        self._filled_bytes = rest_bytes
+
+    def _deliver(self, answer: memoryview) -> None:
+        if not self._waiting or self._waiting[0][0] != answer[:CORRELATION_ID_BYTES]:
+            self.fail(f"{_name(self._address)} answered what nobody asked")
+            return
+        _, future = self._waiting.popleft()
+        if not future.done():  # Done already: whoever asked has given up.
+            future.set_result(answer)
+
+
+def _name(address: Address) -> str:
+    return f"{address.host}:{address.port}"
