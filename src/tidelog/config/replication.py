@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tidelog.base.errors import ConfigError
-from tidelog.config.option import ConfigType, option
+from tidelog.config.option import LONG_MAX, ConfigType, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +64,38 @@ class ReplicationConfig:
         "How often leadership is looked at for that.",
         minimum=1,
     )
+    leader_imbalance_per_broker_percentage: int = option(
+        "leader.imbalance.per.broker.percentage",
+        10,
+        ConfigType.INT,
+        "A broker gets its leaderships back once more than this share of those it is preferred "
+        "for is elsewhere.",
+        minimum=0,
+    )
     num_replica_fetchers: int = option(
         "num.replica.fetchers",
         1,
         ConfigType.INT,
         "Connections a follower uses to each leader.",
         minimum=1,
+        dynamic=True,
+    )
+    leader_replication_throttled_rate: int = option(
+        "leader.replication.throttled.rate",
+        LONG_MAX,
+        ConfigType.LONG,
+        "Bytes per second sent to followers of partitions that the topic's "
+        "leader.replication.throttled.replicas names.",
+        minimum=0,
+        dynamic=True,
+    )
+    follower_replication_throttled_rate: int = option(
+        "follower.replication.throttled.rate",
+        LONG_MAX,
+        ConfigType.LONG,
+        "Bytes per second fetched as follower of partitions that the topic's "
+        "follower.replication.throttled.replicas names.",
+        minimum=0,
         dynamic=True,
     )
     replica_lag_time_max_ms: int = option(
