@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from tidelog.base.errors import StorageError
-from tidelog.base.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicId
+from tidelog.base.ids import NO_BROKER, BrokerId, ControllerEpoch, LeaderEpoch, TopicId
 from tidelog.core.controller.image import (
     BrokerImage,
     Endpoint,
@@ -285,11 +285,17 @@ def decode_topic(topic: str, value: bytes) -> TopicAssignment:
     for each in replicas.values():
         if not each or len(set(each)) < len(each):
             raise fields.wrong("partitions", each, "replicas, each once")
+    adding = fields.replicas_by_partition("adding_replicas")
+    removing = fields.replicas_by_partition("removing_replicas")
+    for number, each in replicas.items():
+        moving = [*adding.get(number, ()), *removing.get(number, ())]
+        if len(set(moving)) < len(moving) or not set(moving) <= set(each):
+            raise fields.wrong("adding_replicas", moving, f"with removing_replicas, some of {each}")
     return TopicAssignment(
         TopicId(decode_uuid(fields.path, fields.text("topic_id"))),
         tuple(replicas[number] for number in range(len(replicas))),
-        fields.replicas_by_partition("adding_replicas"),
-        fields.replicas_by_partition("removing_replicas"),
+        adding,
+        removing,
     )
 
 
@@ -312,10 +318,13 @@ def decode_state(
     fields = _Fields.decode(state_path(topic, partition), value)
     replicas = assignment.replicas[partition]
     isr = tuple(BrokerId(each) for each in fields.integers("isr"))
-    if len(set(isr)) < len(isr) or not set(isr) <= set(replicas):
+    if not isr or len(set(isr)) < len(isr) or not set(isr) <= set(replicas):
         raise fields.wrong("isr", list(isr), f"some of {list(replicas)}, each once")
+    leader = BrokerId(fields.integer("leader"))
+    if leader != NO_BROKER and leader not in isr:
+        raise fields.wrong("leader", leader, f"-1 or one of the isr {list(isr)}")
     return PartitionImage(
-        leader=BrokerId(fields.integer("leader")),
+        leader=leader,
         leader_epoch=LeaderEpoch(fields.integer("leader_epoch")),
         replicas=replicas,
         isr=isr,

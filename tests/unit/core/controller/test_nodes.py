@@ -156,6 +156,15 @@ def encoded(**fields: object) -> bytes:
     return json.dumps(fields).encode()
 
 
+def moving(*, adding: list[int], removing: list[int]) -> bytes:
+    return encoded(
+        topic_id="AAAAAAAAAAAAAAAAAAAAAQ",
+        partitions={"0": [1]},
+        adding_replicas={"0": adding},
+        removing_replicas={"0": removing},
+    )
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -174,6 +183,10 @@ def encoded(**fields: object) -> bytes:
         encoded(topic_id="AAAAAAAAAAAAAAAAAAAAAQ", partitions={"0": [True]}, adding_replicas={}),
         encoded(topic_id="AAAAAAAAAAAAAAAAAAAAAQ", partitions={"0": "1"}, adding_replicas={}),
         encoded(topic_id="AAAAAAAAAAAAAAAAAAAAAQ", partitions={"0": [1]}, adding_replicas=1),
+        moving(adding=[2], removing=[]),
+        moving(adding=[], removing=[2]),
+        moving(adding=[1], removing=[1]),
+        moving(adding=[1, 1], removing=[]),
     ],
     ids=lambda value: f"{value[:70]!r}",
 )
@@ -190,6 +203,9 @@ def test_a_damaged_topic_is_named(value: bytes) -> None:
         encoded(leader=1, leader_epoch=None, isr=[1]),
         encoded(leader=1, leader_epoch=0, isr=[9]),
         encoded(leader=1, leader_epoch=0, isr=[1, 1]),
+        encoded(leader=1, leader_epoch=0, isr=[]),
+        encoded(leader=1, leader_epoch=0, isr=[2]),
+        encoded(leader=9, leader_epoch=0, isr=[1]),
     ],
 )
 def test_a_damaged_state_is_named(value: bytes) -> None:
