@@ -73,6 +73,7 @@ class AdminRequests:
                 ),
                 chance=self._chance,
                 validate_configs=self._validate_configs,
+                staying=self._controller.candidates().staying,
             )
 
         return await self._decide(
@@ -87,7 +88,11 @@ class AdminRequests:
     ) -> list[TopicOutcome]:
         """One outcome per topic, in the order of the request."""
         return await self._decide(
-            lambda: topics.create_partitions(self._controller.image, requested),
+            lambda: topics.create_partitions(
+                self._controller.image,
+                requested,
+                staying=self._controller.candidates().staying,
+            ),
             self._controller.commit,
             count=sum(max(1, one.partition_count) for one in requested),
             validate_only=validate_only,

@@ -89,6 +89,7 @@ logger = logging.getLogger(__name__)
 EVENTS_WAITING_MAX = 1_000
 RETRY_BACKOFF_S = 1.0
 GENERATION_RETRIES_MAX = 100
+READ_RETRIES_MAX = 3
 
 Answer = TypeVar("Answer")
 ImageCallback = Callable[[ClusterImage, Sequence[Change]], None]
@@ -310,13 +311,20 @@ class ControllerRunner:
         """
         session = await self._begin()
         try:
-            loaded = await session.tree.load(session.cluster_id)
+            image = await self._read(session)
         except BaseException:
             await session.coordinator.close()
             raise
         self._session = session
-        self.publish(loaded.image, changes_between(self._image, loaded.image))
+        self.publish(image, changes_between(self._image, image))
         return self._image
+
+    async def _read(self, session: ClusterSession) -> ClusterImage:
+        """The cluster, read while somebody else may be writing: two nodes may not fit together."""
+        for _ in range(READ_RETRIES_MAX):
+            with suppress(StorageError):
+                return (await session.tree.load(session.cluster_id)).image
+        return (await session.tree.load(session.cluster_id)).image
 
     async def register(self, endpoints: tuple[Endpoint, ...], stop: LastStop) -> None:
         """Become part of the cluster: register, and stand for election.

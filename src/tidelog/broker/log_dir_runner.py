@@ -18,7 +18,8 @@ Invariants:
 
     I1  Nothing is written to a directory that is offline.
     I2  The clean-shutdown mark is left only if every log was open, nothing is under way on either
-        thread, and nothing has failed.
+        thread, and nothing has failed; and, if the stop before was not clean, only once the
+        cluster has heard of that: the mark would hide what may have been lost (R13).
     I3  A folder is renamed for deletion only when no thread works in it any more.
     I4  Checkpoints are written by the background thread alone.
 """
@@ -143,6 +144,7 @@ class LogDirRunner:
             return
         try:
             await self.executor.background(log_dir.write_boot_id, boot_id)
+            log_dir.is_vouched_for = True
         except StorageError as error:
             self.on_failure(error)
 
@@ -304,7 +306,7 @@ class LogDirRunner:
                 )
             await self.checkpoint()
             if self.is_online:
-                await self.executor.urgent(log_dir.close, clean=True)
+                await self.executor.urgent(log_dir.close, clean=log_dir.is_vouched_for)
         except StorageError as error:
             self.on_failure(error)
 

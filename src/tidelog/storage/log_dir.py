@@ -67,6 +67,8 @@ class LogDir:
         self.directory_id = directory_id
         self.was_new = was_new
         self.was_clean = was_clean
+        self.is_vouched_for = was_new or was_clean
+        """Whether everybody who has to know of a stop that was not clean does."""
         self._disk = disk
         self._lock = lock
         self._warn = warn
