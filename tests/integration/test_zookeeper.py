@@ -1,5 +1,9 @@
-"""A broker whose coordinator is ZooKeeper (C1, C2)."""
+"""A broker whose coordinator is ZooKeeper, and ensembles for people who have none (C1, C2)."""
 
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,9 +11,12 @@ import pytest
 
 from tests.integration.conftest import StartBroker
 from tests.support.clients import create_topic, read_partition
+from tests.support.command_line import environment, objects, tidelog
 from tests.support.confluent import new_producer
 from tests.support.server_process import ServerFailed
 from tests.support.zookeeper import ServersForTests, start_servers
+from tidelog.lab.processes import identify
+from tidelog.lab.zookeeper import running_servers, why_unavailable
 
 SESSION_TIMEOUT_MS = 2_000
 
@@ -74,3 +81,63 @@ def test_a_broker_without_its_ensemble_says_so_and_does_not_start(
     server.stop()
     with pytest.raises(ServerFailed, match=rf"ended with 1 .*\n.*no ZooKeeper server at {hosts}"):
         start_broker({"zookeeper.connect": hosts, "zookeeper.connection.timeout.ms": "500"})
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[Path]:
+    reason = why_unavailable()
+    if reason is not None:
+        pytest.skip(reason)
+    yield tmp_path / "data"
+    tidelog("zookeeper", "down", "--data", str(tmp_path / "data"))
+
+
+def test_an_ensemble_is_started_found_and_stopped_by_command(data: Path) -> None:
+    up = tidelog("zookeeper", "up", "-d", "--port", "0", "--json", "--data", str(data))
+    assert (up.returncode, up.stderr) == (0, b"")
+    [started] = objects(up.stdout)
+    assert [server["id"] for server in started["servers"]] == [1, 2, 3]
+    assert sum(server["leader"] for server in started["servers"]) == 1
+    assert started["connect"] == ",".join(
+        f"127.0.0.1:{server['port']}" for server in started["servers"]
+    )
+
+    again = tidelog("zookeeper", "up", "-d", "--port", "0", "--data", str(data))
+    assert again.returncode == 2
+    assert b"already" in again.stderr
+
+    down = tidelog("zookeeper", "down", "--json", "--data", str(data))
+    assert (down.returncode, down.stderr) == (0, b"")
+    assert objects(down.stdout) == [{"stopped": [1, 2, 3]}]
+    for server in started["servers"]:
+        assert identify(server["pid"]) is None
+    assert tidelog("zookeeper", "down", "--data", str(data)).returncode == 1
+
+    grown = tidelog("zookeeper", "up", "--nodes", "5", "--port", "0", "--data", str(data))
+    assert grown.returncode == 2
+    assert b"an ensemble of 3, not of 5" in grown.stderr
+
+
+def test_an_ensemble_in_the_foreground_ends_with_ctrl_c(data: Path) -> None:
+    options = ["--nodes", "1", "--port", "0", "--data", str(data)]
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "tidelog", "zookeeper", "up", *options],
+        stdout=subprocess.PIPE,
+        env=environment(),
+    ) as command:
+        assert command.stdout is not None
+        assert b"ZooKeeper is up: 1 server, " in command.stdout.readline()
+        [server] = running_servers(data / "zookeeper")
+        command.send_signal(signal.SIGINT)
+        assert b"Stopped." in command.stdout.read()
+    assert command.returncode == 0
+    assert not server.is_alive
+    assert running_servers(data / "zookeeper") == ()
+
+
+def test_a_port_in_use_is_named(data: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        up = tidelog("zookeeper", "up", "-d", "--port", str(port), "--data", str(data))
+    assert up.returncode == 2
+    assert f"port {port} of 127.0.0.1 is in use".encode() in up.stderr

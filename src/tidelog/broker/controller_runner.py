@@ -349,7 +349,7 @@ class ControllerRunner:
         await register(
             session,
             self._me,
-            registration_timeout_ms=self._config.coordination.broker_session_timeout_ms,
+            registration_timeout_ms=self._config.coordination.registration_timeout_ms,
             now_ms=self._clock.now_ms,
         )
         # What comes next is a registration of the same process, whose disks lost nothing.

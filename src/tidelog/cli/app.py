@@ -39,6 +39,7 @@ COMMANDS: Final = (
     "consume",
     "configs",
     "cluster",
+    "zookeeper",
 )
 
 
@@ -155,6 +156,6 @@ def _misused(error: typer.TyperException) -> int:
 def _command_path(arguments: Sequence[str]) -> str:
     """`tidelog topics create`, out of all that was typed."""
     words = ["tidelog", *arguments[:1]]
-    if arguments[0] in {"topics", "configs"} and len(arguments) > 1:
+    if arguments[0] in {"topics", "configs", "zookeeper"} and len(arguments) > 1:
         words.append(arguments[1])
     return " ".join(words)

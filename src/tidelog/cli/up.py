@@ -6,11 +6,8 @@ started ──▶ ready, address printed ──▶ watched: important lines are 
                                          └ a death   ▶ said, with its last lines, exit 1
 """
 
-import shlex
-import shutil
 import sys
 import time
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -19,6 +16,7 @@ from tidelog.base.errors import ConfigError
 from tidelog.cli.interrupts import Interrupts
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, DataOption, JsonOption, Panel, SetOption
 from tidelog.cli.output import complain, print_heading, print_json, print_line
+from tidelog.cli.program import command_for, program
 from tidelog.config.properties import parse_assignment
 from tidelog.lab.broker_output import is_important
 from tidelog.lab.cluster import ClusterPlan, LocalCluster
@@ -105,7 +103,7 @@ def _start(cluster: LocalCluster, plan: ClusterPlan, interrupts: Interrupts) -> 
         raise ConfigError(f"{error}; name another with --data") from error
     except AlreadyRunning as error:
         raise ConfigError(
-            f"{error}; stop it with '{_command('down', error.folder)}' "
+            f"{error}; stop it with '{command_for('down', error.folder)}' "
             "or name another folder with --data"
         ) from error
     except (BrokerDied, NotReady) as error:
@@ -137,11 +135,13 @@ def _announce(cluster: LocalCluster, took_s: float, *, as_json: bool, is_detache
 
 def _welcome(cluster: LocalCluster, took_s: float, *, is_detached: bool) -> list[str]:
     folder = cluster.folder
-    program = _program()
+    tidelog = program()
     bootstrap = cluster.bootstrap
     target = "" if bootstrap == DEFAULT_BOOTSTRAP else f" --bootstrap {bootstrap}"
     count = len(cluster.brokers)
-    stop = f"Stop it with:  {_command('down', folder.root)}" if is_detached else "Ctrl-C stops it."
+    stop = (
+        f"Stop it with:  {command_for('down', folder.root)}" if is_detached else "Ctrl-C stops it."
+    )
     return [
         f"tidelog is up: {count} broker{'s' if count > 1 else ''}, ready in {took_s:.2f} s",
         "",
@@ -151,9 +151,9 @@ def _welcome(cluster: LocalCluster, took_s: float, *, is_detached: bool) -> list
         "",
         "Try, in another terminal:",
         "",
-        f"  {program} topics create demo --partitions 3{target}",
-        f"  echo hello | {program} produce demo{target}",
-        f"  {program} consume demo --follow{target}",
+        f"  {tidelog} topics create demo --partitions 3{target}",
+        f"  echo hello | {tidelog} produce demo{target}",
+        f"  {tidelog} consume demo --follow{target}",
         "",
         stop,
     ]
@@ -211,20 +211,3 @@ def _after_death(cluster: LocalCluster, interrupts: Interrupts) -> int:
 def _show_last_lines(lines: tuple[str, ...]) -> None:
     for line in lines:
         sys.stderr.write(f"  {line}\n")
-
-
-def _command(name: str, data_folder: Path) -> str:
-    is_default = data_folder == default_data_folder()
-    target = "" if is_default else f" --data {shlex.quote(str(data_folder))}"
-    return f"{_program()} {name}{target}"
-
-
-def _program() -> str:
-    """How to call tidelog again: as it was called, if its name alone would not do."""
-    called = Path(sys.argv[0])
-    if called.name == "__main__.py":
-        return f"{Path(sys.executable).name} -m tidelog"
-    found = shutil.which("tidelog")
-    if found is not None and Path(found).resolve() == called.resolve():
-        return "tidelog"
-    return shlex.quote(sys.argv[0])

@@ -1,24 +1,25 @@
-"""A controller on SQLite that is killed while it works loses nothing it acknowledged (C1, G4)."""
+"""A controller that is killed while it works loses nothing that it acknowledged (C1, G4)."""
 
+import asyncio
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import tidelog
-from tests.contract.controller_process import PARTITIONS, new_controller
+from tests.contract.controller_process import PARTITIONS, new_controller, start
 from tests.contract.coordinator_stores import on_loop
+from tests.contract.ensemble import SharedEnsemble
 from tidelog.core.controller.image import ClusterImage
 
 SOURCE = Path(tidelog.__file__).parents[1]
 ROOT = SOURCE.parent
-ROUNDS = 6
 
 
-def killed_after(path: Path, line_count: int) -> list[str]:
+def killed_after(where: str, line_count: int) -> list[str]:
     """Let a controller work, kill it after some acknowledgements, return all of them."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.contract.controller_process", str(path)],
+        [sys.executable, "-m", "tests.contract.controller_process", where],
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
@@ -49,13 +50,25 @@ def check(image: ClusterImage, acknowledged: list[str]) -> None:
 
 
 @on_loop
-async def test_whatever_was_acknowledged_before_a_kill_is_there_after_it(tmp_path: Path) -> None:
-    path = tmp_path / "coordination.db"
+async def test_whatever_was_acknowledged_before_a_kill_is_there_after_it_on_sqlite(
+    tmp_path: Path,
+) -> None:
+    await kill_again_and_again(f"sqlite:{tmp_path / 'coordination.db'}", round_count=6)
+
+
+@on_loop
+async def test_whatever_was_acknowledged_before_a_kill_is_there_after_it_on_zookeeper(
+    ensemble: SharedEnsemble,
+) -> None:
+    await kill_again_and_again(f"zookeeper:{ensemble.new_hosts()}", round_count=2)
+
+
+async def kill_again_and_again(where: str, round_count: int) -> None:
     acknowledged: list[str] = []
-    for number in range(ROUNDS):
-        acknowledged += killed_after(path, 5 + 3 * number)
-        runner = new_controller(path)
-        image = await runner.start()
+    for number in range(round_count):
+        acknowledged += await asyncio.to_thread(killed_after, where, 5 + 3 * number)
+        runner = new_controller(where)
+        image = await start(runner)
         assert runner.is_controller
         check(image, acknowledged)
         await runner.stop()
