@@ -81,6 +81,13 @@ class Peer:
         connection.send(frame, answer)
         return answer
 
+    def send_only(self, frame: BytesLike) -> None:
+        """Send what is not answered. Raises PeerUnreachable without a connection."""
+        connection = self._connection
+        if connection is None or connection.is_lost:
+            raise PeerUnreachable(f"no connection to {_name(self.address)}")
+        connection.send_only(frame)
+
     def close(self) -> None:
         """Break off; whoever waits is told that the peer cannot be reached."""
         self._is_closed = True
@@ -135,6 +142,10 @@ class _PeerConnection(asyncio.BufferedProtocol):
         assert self._transport is not None
         correlation_id = bytes(frame[_CORRELATION_ID_AT : _CORRELATION_ID_AT + 4])
         self._waiting.append((correlation_id, answer))
+        self._transport.write(frame)
+
+    def send_only(self, frame: BytesLike) -> None:
+        assert self._transport is not None
         self._transport.write(frame)
 
     def fail(self, reason: str) -> None:

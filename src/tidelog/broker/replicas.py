@@ -153,7 +153,7 @@ class Replicas:
     def on_image(self, image: ClusterImage, changes: Sequence[Change]) -> None:
         """Start whatever `changes` ask for. Returns at once; `settled` waits."""
         self._partitions.on_image(image, changes)
-        self._on_membership(changes)
+        self._on_membership(image, changes)
         if any(isinstance(change, BrokerConfigChanged) for change in changes):
             self._on_broker_config(image)
         wanted: dict[TopicPartition, WantedReplica] = {}
@@ -186,7 +186,11 @@ class Replicas:
                 pass
         return {}
 
-    def _on_membership(self, changes: Sequence[Change]) -> None:
+    def _on_membership(self, image: ClusterImage, changes: Sequence[Change]) -> None:
+        if any(isinstance(change, BrokerRegistered | BrokerGone) for change in changes):
+            self._on_live_brokers(
+                {broker_id: broker.broker_epoch for broker_id, broker in image.brokers.items()}
+            )
         for change in changes:
             match change:
                 case BrokerGone(self._broker_id):

@@ -1,0 +1,327 @@
+"""One run: a cluster, a workload, faults, and checkers that watch; everything from one seed.
+
+start ──▶ topic ──▶ workload and faults for some minutes ──▶ mended ──▶ available again?
+                                                                          │
+       checkers look at everything once more ◀── at rest ◀── producers stop
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+from tidelog.base.errors import ErrorCode, TidelogError
+from tidelog.broker.peers import Address
+from tidelog.core.controller.requests import NewTopic
+from tidelog.sim.brokers import PORT, SimulatedBroker
+from tidelog.sim.checkers.committed import CommittedChecker
+from tidelog.sim.checkers.high_watermark import HighWatermarkChecker
+from tidelog.sim.checkers.isr_holds_committed import IsrHoldsCommittedChecker
+from tidelog.sim.checkers.one_leader_per_epoch import OneLeaderPerEpochChecker
+from tidelog.sim.checkers.records import RecordsChecker
+from tidelog.sim.client import SimulatedClient
+from tidelog.sim.coordinator import SimulatedCoordinatorService
+from tidelog.sim.faults import COORDINATOR, FaultPlan, Faults
+from tidelog.sim.ledger import Ledger
+from tidelog.sim.links import same_machine, same_rack
+from tidelog.sim.network import SimulatedNetwork
+from tidelog.sim.observation import Checker, Cluster, Observation, PromiseBroken
+from tidelog.sim.process import Process
+from tidelog.sim.workload import (
+    ACKS_ALL,
+    ProducerPlan,
+    SimulatedConsumer,
+    SimulatedProducer,
+)
+from tidelog.sim.world import NeverHappened, World
+
+TOPIC = "records"
+PARTITION_COUNT = 2
+START_WITHIN_S = 60.0
+AVAILABLE_WITHIN_S = 60.0
+AT_REST_WITHIN_S = 60.0
+HISTORY_LINES_MAX = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """What to simulate."""
+
+    seed: int
+    broker_count: int
+    duration_s: float
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """What came of it. `failure` is None if every promise held."""
+
+    seed: int
+    failure: str | None
+    history: str
+    digest: int
+    sent: int
+    acknowledged: int
+    consumed: int
+    faults: Mapping[str, int]
+    excused: int
+    callbacks: int
+
+
+class Simulation:
+    """Builds everything a run needs; `run` runs it to its end."""
+
+    def __init__(self, world: World, plan: RunPlan) -> None:
+        self._world = world
+        self._plan = plan
+        chance = world.random_for("plan")
+        self._network = SimulatedNetwork(
+            world,
+            between=same_rack(),
+            within=same_machine(),
+            connect_timeout_s=10.0,
+            window_bytes=2**18,
+        )
+        session_timeout_ms = chance.choice([2_000, 4_000])
+        self._coordination = SimulatedCoordinatorService(
+            world,
+            self._network,
+            host=COORDINATOR,
+            session_timeout_ms=session_timeout_ms,
+            notices_death=chance.random() < 0.5,
+        )
+        self.ledger = Ledger()
+        self._brokers = {
+            broker_id: SimulatedBroker(
+                world, self._network, self._coordination, broker_id, self._settings(chance)
+            )
+            for broker_id in range(1, plan.broker_count + 1)
+        }
+        self.cluster = Cluster(
+            world,
+            self._coordination,
+            self._brokers,
+            self.ledger,
+            topic=TOPIC,
+            partition_count=PARTITION_COUNT,
+        )
+        self._producers: list[SimulatedProducer] = []
+        self._plans = _producer_plans(chance)
+        committed = CommittedChecker(self.cluster)
+        self._checkers: list[Checker] = [
+            OneLeaderPerEpochChecker(self.cluster),
+            HighWatermarkChecker(self.cluster),
+            committed,
+            IsrHoldsCommittedChecker(self.cluster),
+            RecordsChecker(
+                self.cluster,
+                idempotent_producers=[
+                    f"producer-{number}"
+                    for number, one in enumerate(self._plans)
+                    if one.is_idempotent
+                ],
+            ),
+        ]
+        self.faults = Faults(
+            world,
+            self._network,
+            self._coordination,
+            self.cluster,
+            FaultPlan.draw(chance, plan.broker_count),
+            lambda: committed.end_offsets,
+        )
+
+    def _settings(self, chance: Random) -> dict[str, str]:
+        return {
+            "default.replication.factor": str(min(3, self._plan.broker_count)),
+            "min.insync.replicas": "2",
+            "replica.lag.time.max.ms": "3000",
+            "replica.fetch.backoff.ms": "200",
+            "log.roll.ms": str(chance.choice([400, 5_000, 10**9])),
+            "log.flush.interval.messages": str(chance.choice([1, 50, 2**62])),
+            "tidelog.log.dir.retry.ms": "500",
+            "log.flush.offset.checkpoint.interval.ms": "2000",
+            **self._plan.settings,
+        }
+
+    def run(self) -> None:
+        """Raises PromiseBroken or NeverHappened."""
+        world = self._world
+        for broker in self._brokers.values():
+            broker.start()
+        world.run_until(
+            lambda: all(broker.is_ready for broker in self._brokers.values()),
+            within_s=START_WITHIN_S,
+        )
+        self._create_topic()
+        Observation(self.cluster, self._checkers)
+        self._start_workload()
+        world.run_for(1.0)
+        self.faults.start()
+        world.run_for(self._plan.duration_s)
+        self.faults.stop()
+        world.trace.note("faults", "over; everything is mended", {})
+        self._become_available()
+        self._come_to_rest()
+        self._require_no_failures()
+        for checker in self._checkers:
+            checker.at_end()
+
+    def _create_topic(self) -> None:
+        controller = self.cluster.controller()
+        assert controller is not None
+        assert controller.broker is not None
+        assert controller.process is not None
+        requests = controller.broker.requests
+        codes: list[ErrorCode] = []
+
+        async def create() -> None:
+            new = NewTopic(
+                name=TOPIC,
+                partition_count=PARTITION_COUNT,
+                replication_factor=min(3, self._plan.broker_count),
+            )
+            outcomes = await requests.create_topics([new], validate_only=False)
+            codes.extend(outcome.error for outcome in outcomes)
+
+        task = controller.process.loop.create_task(create())
+        self._world.run_until(task.done, within_s=START_WITHIN_S)
+        assert codes == [ErrorCode.NONE], codes
+
+    def _start_workload(self) -> None:
+        addresses = [Address(broker.host, PORT) for broker in self._brokers.values()]
+
+        def client(process: Process) -> SimulatedClient:
+            return SimulatedClient(
+                process, self._network.attach(process, process.name), addresses, TOPIC
+            )
+
+        async def produce(plan: ProducerPlan, process: Process) -> None:
+            producer = SimulatedProducer(
+                client(process), plan, self.ledger, topic=TOPIC, partition_count=PARTITION_COUNT
+            )
+            self._producers.append(producer)
+            await producer.run()
+
+        async def consume(process: Process) -> None:
+            await SimulatedConsumer(
+                client(process), self.ledger, topic=TOPIC, partition_count=PARTITION_COUNT
+            ).run()
+
+        for number, plan in enumerate(self._plans):
+            self._world.spawn(f"producer-{number}", partial(produce, plan))
+        self._world.spawn("consumer-0", consume)
+
+    def _become_available(self) -> None:
+        """Faults are over: writes are acknowledged again, everywhere, and everybody is in sync."""
+        since_s = self._world.now_s
+
+        def is_available() -> bool:
+            self._require_no_failures()
+            for partition in range(PARTITION_COUNT):
+                if self.ledger.last_acknowledged_s.get(partition, -1.0) < since_s:
+                    return False
+                state = self.cluster.state(partition)
+                if state is None or len(state.isr) < min(3, self._plan.broker_count):
+                    return False
+            return True
+
+        try:
+            self._world.run_until(is_available, within_s=AVAILABLE_WITHIN_S)
+        except NeverHappened:
+            states = [self.cluster.state(partition) for partition in range(PARTITION_COUNT)]
+            raise self.cluster.fail(
+                "available again after faults",
+                f"not within {AVAILABLE_WITHIN_S:g} s: {states}, last acknowledged "
+                f"{self.ledger.last_acknowledged_s}, now {since_s:.1f}",
+            ) from None
+
+    def _come_to_rest(self) -> None:
+        for producer in self._producers:
+            producer.is_stopping = True
+
+        def is_at_rest() -> bool:
+            if not all(producer.is_done for producer in self._producers):
+                return False
+            return all(self._is_equal(partition) for partition in range(PARTITION_COUNT))
+
+        try:
+            self._world.run_until(is_at_rest, within_s=AT_REST_WITHIN_S)
+        except NeverHappened:
+            raise self.cluster.fail(
+                "replicas become equal when nobody writes", "they did not"
+            ) from None
+        self._world.run_for(1.0)
+
+    def _is_equal(self, partition: int) -> bool:
+        ends = set()
+        for broker in self._brokers.values():
+            runner = broker.runner(TOPIC, partition)
+            if runner is None or runner.is_offline:
+                return False
+            ends.add((runner.log.log_end_offset, runner.high_watermark))
+        return len(ends) == 1
+
+    def _require_no_failures(self) -> None:
+        for process in self._world.processes:
+            if process.failure is not None and not _is_expected(process.failure):
+                raise process.failure
+
+
+def _is_expected(failure: BaseException) -> bool:
+    """A broker may refuse to start or end by itself for reasons that lie outside of it."""
+    if isinstance(failure, BaseExceptionGroup):
+        return all(map(_is_expected, failure.exceptions))
+    return isinstance(failure, TidelogError)
+
+
+def _producer_plans(chance: Random) -> list[ProducerPlan]:
+    pause_max_s = chance.choice([0.1, 0.3])
+    return [
+        ProducerPlan(
+            acks=ACKS_ALL,
+            is_idempotent=True,
+            attempts_max=None,
+            pause_max_s=pause_max_s,
+            records_max=3,
+        ),
+        ProducerPlan(
+            acks=ACKS_ALL,
+            is_idempotent=False,
+            attempts_max=None,
+            pause_max_s=pause_max_s,
+            records_max=3,
+        ),
+        ProducerPlan(
+            acks=1, is_idempotent=False, attempts_max=3, pause_max_s=2 * pause_max_s, records_max=2
+        ),
+        ProducerPlan(
+            acks=0, is_idempotent=False, attempts_max=1, pause_max_s=2 * pause_max_s, records_max=2
+        ),
+    ]
+
+
+def simulate(plan: RunPlan, *, log_level: int = logging.INFO) -> RunResult:
+    """Run one seed. The same plan gives the same result, whatever else this process has done."""
+    with World(plan.seed, lines_max=HISTORY_LINES_MAX) as world, world.capturing_logs(log_level):
+        simulation = Simulation(world, plan)
+        failure: str | None = None
+        try:
+            simulation.run()
+        except (PromiseBroken, NeverHappened) as broken:
+            failure = str(broken)
+            world.trace.note("checker", failure, {})
+        return RunResult(
+            seed=plan.seed,
+            failure=failure,
+            history=world.trace.history(),
+            digest=world.trace.digest,
+            sent=simulation.ledger.sent_count,
+            acknowledged=len(simulation.ledger.acknowledged),
+            consumed=len(simulation.ledger.consumed),
+            faults=dict(simulation.faults.counts),
+            excused=len(simulation.cluster.excuses.partitions),
+            callbacks=world.callback_count,
+        )
