@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
+from kazoo.client import KazooClient
 
 from tests.contract.coordinator_stores import CONNECTION_TIMEOUT_MS, on_loop
 from tests.contract.cut_off import Wire
@@ -193,6 +194,20 @@ async def test_a_folder_that_is_there_is_used_as_it_is(hosts: str) -> None:
     second = await connect(f"{hosts}/", LONG_TIMEOUT_MS)
     assert await second.children("/") == ["kept"]
     await second.close()
+
+
+@on_loop
+async def test_a_node_that_another_made_without_a_value_is_empty(hosts: str) -> None:
+    session = await connect(hosts, LONG_TIMEOUT_MS)
+    other = KazooClient(hosts)
+    await asyncio.to_thread(other.start)
+    await asyncio.to_thread(other.create, "/null", None)
+    await asyncio.to_thread(other.stop)
+    other.close()
+    node = await session.get("/null")
+    assert node is not None
+    assert node.value == b""
+    await session.close()
 
 
 @on_loop

@@ -494,7 +494,8 @@ def _node(outcome: Outcome) -> Node | None:
     if isinstance(outcome, kazoo_errors.NoNodeError):
         return None
     value, stat = outcome
-    return Node(value, stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner or None)
+    # None where another program made the node without a value.
+    return Node(value or b"", stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner or None)
 
 
 def _names(outcome: Outcome) -> list[str]:

@@ -77,6 +77,7 @@ class ZooKeeperSession:
     ) -> None:
         self.client = SessionClient(servers, session_timeout_ms=session_timeout_ms)
         self.client.add_listener(self._on_state)
+        self.session_id = 0
         self.connection_number = 0
         self._post = post
         self._connected = connected
@@ -97,10 +98,6 @@ class ZooKeeperSession:
         """End the session; `ended` is posted when it has."""
         self._is_closing = True
         self._wake.set()
-
-    @property
-    def session_id(self) -> int:
-        return int(self.client.session_id)
 
     def is_over(self) -> bool:
         """Whether nothing may be assumed any more. Once it is true it stays so."""
@@ -158,6 +155,7 @@ class ZooKeeperSession:
         """On the connection's thread."""
         self._silent_since_s = None
         if state == KazooState.CONNECTED:
+            self.session_id = self.client.session_id  # kazoo forgets it with the session.
             logger.debug("connected to ZooKeeper", extra={"session": self.session_id})
             self.connection_number += 1
             self._is_connected.set()
