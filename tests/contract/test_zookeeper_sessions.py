@@ -373,7 +373,7 @@ async def test_thousands_of_calls_wait_for_a_connection_without_holding_the_loop
             begun_s = time.monotonic()
             await asyncio.sleep(0.01)
             longest_s = max(longest_s, time.monotonic() - begun_s)
-        assert longest_s < 1
+        assert longest_s < LONG_TIMEOUT_MS / 1_000 / 4  # Far less, on a machine of its own.
         wire.mend()
         outcomes = await writing
         # Those that were handed over before the loss was noticed may or may not have happened.
