@@ -263,3 +263,55 @@ def delete_records(*topics: tuple[str, Sequence[tuple[int, int]]]) -> Step:
         ],
         "timeout": TIME,
     }
+
+
+def elect_leaders(
+    election_type: int,
+    topics: Sequence[tuple[str, Sequence[int]]] | None,
+    timeout: timedelta = TIME,
+) -> Step:
+    named = (
+        None
+        if topics is None
+        else [{"topic": topic, "partitions": tuple(partitions)} for topic, partitions in topics]
+    )
+    return ApiKey.ELECT_LEADERS, {
+        "election_type": election_type,
+        "topic_partitions": named,
+        "timeout": timeout,
+    }
+
+
+def reassign(
+    *topics: tuple[str, Sequence[tuple[int, Sequence[int] | None]]],
+    allow_replication_factor_change: bool = True,
+    timeout: timedelta = TIME,
+) -> Step:
+    return ApiKey.ALTER_PARTITION_REASSIGNMENTS, {
+        "timeout": timeout,
+        "allow_replication_factor_change": allow_replication_factor_change,
+        "topics": [
+            {
+                "name": topic,
+                "partitions": [
+                    {
+                        "partition_index": index,
+                        "replicas": None if replicas is None else tuple(replicas),
+                    }
+                    for index, replicas in partitions
+                ],
+            }
+            for topic, partitions in topics
+        ],
+    }
+
+
+def reassignments(topics: Sequence[tuple[str, Sequence[int]]] | None) -> Step:
+    named = (
+        None
+        if topics is None
+        else [
+            {"name": topic, "partition_indexes": tuple(partitions)} for topic, partitions in topics
+        ]
+    )
+    return ApiKey.LIST_PARTITION_REASSIGNMENTS, {"timeout": TIME, "topics": named}

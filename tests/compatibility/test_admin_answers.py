@@ -19,8 +19,11 @@ from tests.compatibility.admin_pair import (
     create_topics,
     delete_records,
     delete_topics,
+    elect_leaders,
     new,
     pages,
+    reassign,
+    reassignments,
     replace,
 )
 from tests.compatibility.kafka_peer import new_broker
@@ -315,3 +318,36 @@ def test_log_dirs_are_described_alike(pair: Pair) -> None:
     for topics in filters:
         named = [{"topic": name, "partitions": partitions} for name, partitions in topics]
         pair.assert_same(ApiKey.DESCRIBE_LOG_DIRS, {"topics": named})
+
+
+@pytest.mark.parametrize("election_type", [0, 1, 2, -1])
+def test_elections_of_leaders_are_answered_alike(pair: Pair, election_type: int) -> None:
+    topic = f"elected-{election_type}".replace("--", "-minus-")
+    pair.create(new(topic, 2))
+    pair.assert_same(*elect_leaders(election_type, []))
+    pair.assert_same(*elect_leaders(election_type, [(topic, [0, 1, 2, -1]), ("no-such", [0])]))
+    pair.assert_same(*elect_leaders(election_type, [(topic, [0, 0]), (topic, [0])]))
+    pair.assert_same(*elect_leaders(election_type, [(topic, [0])], timeout=NO_TIME))
+
+
+@pytest.mark.parametrize("may_change", [True, False])
+def test_moves_of_partitions_are_answered_alike(pair: Pair, may_change: bool) -> None:
+    topic = f"moved-{may_change}"
+    pair.create(new(topic, 2))
+    targets: Sequence[Sequence[int] | None] = [(1,), (), (1, 1), (7,), (1, 7), (-1,), None]
+    for target in targets:
+        pair.assert_same(
+            *reassign((topic, [(0, target)]), allow_replication_factor_change=may_change)
+        )
+    pair.assert_same(*reassign((topic, [(0, (1,)), (5, (1,)), (-1, None)]), ("no-such", [(0, ())])))
+    pair.assert_same(*reassign((topic, [(0, (1,)), (0, (1,))]), (topic, [(1, (1,))])))
+    pair.assert_same(*reassign())
+    pair.assert_same(*reassign((topic, [(0, (1,))]), timeout=NO_TIME))
+    pair.assert_same(*pages(topic))
+
+
+def test_moves_are_listed_alike(pair: Pair) -> None:
+    pair.create(new("listed", 2))
+    pair.assert_same(*reassignments(None))
+    pair.assert_same(*reassignments([]))
+    pair.assert_same(*reassignments([("listed", [0, 1, 7]), ("no-such", [0])]))

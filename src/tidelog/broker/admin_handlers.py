@@ -10,6 +10,9 @@ from typing import cast
 from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.dispatch import ColdHandler
 from tidelog.broker.handlers.alter_configs import AlterConfigsHandler
+from tidelog.broker.handlers.alter_partition_reassignments import (
+    AlterPartitionReassignmentsHandler,
+)
 from tidelog.broker.handlers.create_partitions import CreatePartitionsHandler
 from tidelog.broker.handlers.create_topics import CreateTopicsHandler
 from tidelog.broker.handlers.delete_records import DeleteRecordsHandler
@@ -18,7 +21,11 @@ from tidelog.broker.handlers.describe_cluster import DescribeClusterHandler
 from tidelog.broker.handlers.describe_configs import DescribeConfigsHandler
 from tidelog.broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from tidelog.broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
+from tidelog.broker.handlers.elect_leaders import ElectLeadersHandler
 from tidelog.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from tidelog.broker.handlers.list_partition_reassignments import (
+    ListPartitionReassignmentsHandler,
+)
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.replicas import Replicas
@@ -48,6 +55,11 @@ def admin_handlers(
         ApiKey.CREATE_PARTITIONS: CreatePartitionsHandler(
             controller=requests, partitions_open=delivered
         ),
+        ApiKey.ELECT_LEADERS: ElectLeadersHandler(controller=requests, delivered=delivered),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsHandler(
+            controller=requests
+        ),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsHandler(controller=requests),
         ApiKey.DESCRIBE_CONFIGS: DescribeConfigsHandler(
             partitions=partitions, broker_config=lambda: replicas.config
         ),

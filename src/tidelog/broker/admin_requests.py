@@ -18,9 +18,22 @@ from tidelog.coordination.port import CoordinatorUnavailable
 from tidelog.core.controller import configs, topics
 from tidelog.core.controller.changes import Change, TopicConfigChanged, TopicCreated, TopicDeleted
 from tidelog.core.controller.decision import Decision, Outcome
-from tidelog.core.controller.image import Settings
+from tidelog.core.controller.election import Elections, unclean_elections
+from tidelog.core.controller.image import PartitionImage, Settings
 from tidelog.core.controller.isr import IsrOutcome, IsrProposal, alter_partitions
 from tidelog.core.controller.membership import on_replicas_changed
+from tidelog.core.controller.preferred import (
+    ElectionOutcome,
+    ElectionType,
+    elect_leaders,
+    rebalance,
+)
+from tidelog.core.controller.reassignment import (
+    Reassignment,
+    ReassignmentOutcome,
+    alter_reassignments,
+    list_reassignments,
+)
 from tidelog.core.controller.requests import (
     ConfigOutcome,
     ConfigReplacement,
@@ -30,6 +43,7 @@ from tidelog.core.controller.requests import (
     TopicOutcome,
     TopicReference,
 )
+from tidelog.core.controller.shutdown import controlled_shutdown
 from tidelog.wire.alter_partition import (
     RECOVERED,
     AlterPartitionRequest,
@@ -183,6 +197,82 @@ class AdminRequests:
                 on_replicas_changed(controller.image, allowed, controller.candidates())
             )
 
+    # -- leaders and replicas --------------------------------------------------------------------
+
+    async def elect_leaders(
+        self, election_type: ElectionType, partitions: Sequence[TopicPartition] | None
+    ) -> list[ElectionOutcome]:
+        """Elect leaders of `partitions`, or of all if it is None (ElectLeaders).
+
+        Raises RequestRefused if nothing could be decided, or not be stored.
+        """
+        return await self._carry_out(
+            lambda: elect_leaders(
+                self._controller.image, election_type, partitions, self._controller.candidates()
+            ),
+            self._commit_states,
+            count=self._partition_count() if partitions is None else len(partitions),
+        )
+
+    async def alter_reassignments(
+        self, requested: Sequence[Reassignment], *, allow_replication_factor_change: bool
+    ) -> list[ReassignmentOutcome]:
+        """Begin moves of partitions, or take them back (AlterPartitionReassignments).
+
+        Raises RequestRefused if nothing could be decided, or not be stored.
+        """
+        return await self._carry_out(
+            lambda: alter_reassignments(
+                self._controller.image,
+                requested,
+                self._controller.candidates(),
+                allow_replication_factor_change=allow_replication_factor_change,
+            ),
+            self._commit_states,
+            count=len(requested),
+        )
+
+    async def list_reassignments(
+        self, partitions: Sequence[TopicPartition] | None
+    ) -> list[tuple[TopicPartition, PartitionImage]]:
+        """Those of `partitions` that are being moved, or of all. Raises RequestRefused."""
+
+        async def carry_out() -> list[tuple[TopicPartition, PartitionImage]]:
+            await self._controller.claimed()
+            return list_reassignments(self._controller.image, partitions)
+
+        return await self._controller.ask(carry_out)
+
+    async def rebalance_leaders(self) -> int:
+        """Give leaderships back to preferred replicas where too many are elsewhere (R11).
+
+        Returns how many were. Raises RequestRefused.
+        """
+        controller = self._controller
+
+        async def carry_out() -> int:
+            await controller.claimed()
+            changes = rebalance(
+                controller.image,
+                controller.candidates(),
+                imbalance_percentage=(
+                    controller.config.replication.leader_imbalance_per_broker_percentage
+                ),
+            )
+            if changes:
+                await controller.commit(changes)
+            return len(changes)
+
+        return await controller.ask(carry_out)
+
+    async def _commit_states(self, changes: Sequence[Change]) -> None:
+        unclean = unclean_elections(self._controller.image, changes)
+        await self._controller.commit(changes)
+        self._controller.view.note_unclean(unclean)
+
+    def _partition_count(self) -> int:
+        return sum(len(topic.partitions) for topic in self._controller.image.topics.values())
+
     # -- producers -------------------------------------------------------------------------------
 
     async def allocate_producer_ids(self) -> range:
@@ -256,33 +346,26 @@ class AdminRequests:
         broker_id = BrokerId(request.broker_id)
         controller = self._controller
 
-        async def carry_out() -> list[tuple[str, int]]:
+        async def carry_out() -> list[TopicPartition]:
             await controller.claimed()
-            registered = controller.image.brokers.get(broker_id)
-            if registered is None or registered.broker_epoch != request.broker_epoch:
-                raise RequestRefused(ErrorCode.STALE_BROKER_EPOCH)
-            controller.view.shutting_down[broker_id] = request.broker_epoch
-            involved = [
-                TopicPartition(name, number)
-                for name, topic in controller.image.topics.items()
-                for number, state in enumerate(topic.partitions)
-                if broker_id in state.isr
-            ]
-            await controller.commit_elections(
-                on_replicas_changed(controller.image, involved, controller.candidates())
+            given_up = controlled_shutdown(
+                controller.image,
+                controller.candidates(),
+                broker_id=broker_id,
+                broker_epoch=request.broker_epoch,
             )
-            return [
-                (one.topic, one.partition)
-                for one in involved
-                if controller.image.topics[one.topic].partitions[one.partition].leader == broker_id
-            ]
+            controller.view.shutting_down[broker_id] = request.broker_epoch
+            await controller.commit_elections(Elections(given_up.changes, given_up.unclean))
+            return given_up.remaining
 
         try:
             remaining = await controller.ask(carry_out)
         except RequestRefused as refusal:
             return ControlledShutdownResponse(refusal.code, [])
         await controller.delivered(SHUTDOWN_DELIVERY_WAIT_S)
-        return ControlledShutdownResponse(ErrorCode.NONE, remaining)
+        return ControlledShutdownResponse(
+            ErrorCode.NONE, [(one.topic, one.partition) for one in remaining]
+        )
 
     # --------------------------------------------------------------------------------------------
 
@@ -294,23 +377,41 @@ class AdminRequests:
         count: int,
         validate_only: bool,
     ) -> list[Outcome]:
+        """One outcome for each part of a request, also where it is the whole that was refused."""
         controller = self._controller
-
-        async def carry_out() -> list[Outcome]:
-            await controller.claimed()
-            decision = await controller.aside.run(decide, count=count)
-            if decision.changes and not validate_only:
-                await write(decision.changes)
-            return decision.outcomes
-
         try:
-            return await controller.ask(carry_out)
+            return await self._carry_out(
+                decide, _write_nothing if validate_only else write, count=count
+            )
         except RequestRefused as refusal:
             message = refusal.message or refusal.code.name
             decision = await controller.aside.run(decide, count=count)
             if refusal.code is ErrorCode.NOT_CONTROLLER:
                 return decision.void(refusal.code, message)
             return decision.failed(refusal.code, message)
+
+    async def _carry_out(
+        self,
+        decide: Callable[[], Decision[Outcome]],
+        write: Callable[[Sequence[Change]], Awaitable[None]],
+        *,
+        count: int,
+    ) -> list[Outcome]:
+        """Raises RequestRefused if this broker may not decide, or the decision cannot be stored."""
+        controller = self._controller
+
+        async def carry_out() -> list[Outcome]:
+            await controller.claimed()
+            decision = await controller.aside.run(decide, count=count)
+            if decision.changes:
+                await write(decision.changes)
+            return decision.outcomes
+
+        return await controller.ask(carry_out)
+
+
+async def _write_nothing(_changes: Sequence[Change]) -> None:
+    """Where it was only asked whether it could be done."""
 
 
 def _alter_partition_response(outcomes: Sequence[IsrOutcome]) -> AlterPartitionResponse:

@@ -248,7 +248,10 @@ class Broker:
             logger.warning("no controller has answered yet")
 
     async def _shut_down_controlled(self) -> None:
-        """Have the controller move every leadership away that somebody else can take (C5)."""
+        """Have the controller move every leadership away that somebody else can take (C5).
+
+        Asked again while something remains: others may catch up meanwhile.
+        """
         replication = self.config.replication
         for _ in range(replication.controlled_shutdown_max_retries):
             request = ControlledShutdownRequest(self.config.broker_id, self.controller.broker_epoch)
@@ -258,12 +261,12 @@ class Broker:
                 logger.info("controller does not answer", extra={"reason": error})
             else:
                 if response.error_code == ErrorCode.NONE:
-                    if response.remaining:
-                        logger.info(
-                            "leaderships nobody else can take",
-                            extra={"partitions": len(response.remaining)},
-                        )
-                    return
+                    if not response.remaining:
+                        return
+                    logger.info(
+                        "leaderships nobody else can take yet",
+                        extra={"partitions": len(response.remaining)},
+                    )
             await asyncio.sleep(SHUTDOWN_RETRY_BACKOFF_S)
 
     # -- parts -----------------------------------------------------------------------------------

@@ -384,7 +384,7 @@ class _Channel:
         """All of it in one go; the answers come back in the same order."""
         controlled = self._controlled
         roles = self._roles(image, untold)
-        stops = StopReplicaRequest(self._header, list(untold.stopped.values()))
+        stops = StopReplicaRequest(self._header, self._stops(image, untold))
         updated, assigned, stopped = await asyncio.gather(
             controlled.update_metadata(self._metadata(image, untold)),
             controlled.leader_and_isr(roles) if roles.topics else _nothing(),
@@ -416,6 +416,22 @@ class _Channel:
             untold.is_full,
             messages.broker_epochs(image),
             messages.topic_states(image, untold.roles),
+        )
+
+    def _stops(self, image: ClusterImage, untold: _Untold) -> list[StoppedReplica]:
+        """Without those that this broker is to have again by now: it has just been told so."""
+        return [
+            stopped
+            for one, stopped in untold.stopped.items()
+            if not self._is_assigned(image, one, stopped.topic_id)
+        ]
+
+    def _is_assigned(self, image: ClusterImage, one: TopicPartition, topic_id: bytes) -> bool:
+        state = image.partition(*one)
+        return (
+            state is not None
+            and image.topics[one.topic].topic_id.bytes == topic_id
+            and self._broker_id in state.replicas
         )
 
     def _told(self, roles: LeaderAndIsrRequest, failed: Sequence[FailedPartition]) -> Told:

@@ -5,6 +5,7 @@ Each job has its own rhythm (Kafka's settings) and a failure of one disk ends no
     retention      log.retention.check.interval.ms     remove segments by age and size
     flushing       log.flush.scheduler.interval.ms     flush what flush.ms says is due
     checkpoints    log.flush.offset.checkpoint...      recovery points, log starts, high watermarks
+    in-sync sets   half of replica.lag.time.max.ms     followers that lag leave them (R6)
     producers      every ten minutes                   forget silent producers
     retrying       tidelog.log.dir.retry.ms            bring back directories that went offline
 
@@ -52,12 +53,13 @@ class Upkeep:
 
     def start(self, tasks: asyncio.TaskGroup) -> list["asyncio.Task[None]"]:
         """Start every job; they run until cancelled."""
-        log = self._config.log
+        log, replication = self._config.log, self._config.replication
         jobs: list[tuple[int, Callable[[], Awaitable[None]]]] = [
             (log.log_retention_check_interval_ms, self.enforce_retention),
             (log.log_flush_scheduler_interval_ms, self.flush_due),
             (log.log_flush_offset_checkpoint_interval_ms, self.checkpoint),
             (HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS, self.checkpoint_high_watermarks),
+            (max(1, replication.replica_lag_time_max_ms // 2), self.look_after_in_sync_sets),
             (PRODUCER_EXPIRATION_CHECK_INTERVAL_MS, self.expire_producers),
         ]
         if log.tidelog_log_dir_retry_ms:
@@ -93,6 +95,12 @@ class Upkeep:
     async def checkpoint_high_watermarks(self) -> None:
         for log_dir in self._log_dirs:
             await log_dir.checkpoint_high_watermarks()
+
+    async def look_after_in_sync_sets(self) -> None:
+        for count, runner in enumerate(self._partitions):
+            runner.on_tick()
+            if count % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
 
     async def expire_producers(self) -> None:
         now_ms = self._clock.now_ms()

@@ -156,7 +156,10 @@ SUPPORTED: Final[Mapping[ApiKey, VersionRange]] = MappingProxyType(
         ApiKey.ALTER_CONFIGS: VersionRange(0, 2),
         ApiKey.DESCRIBE_LOG_DIRS: VersionRange(1, 5),
         ApiKey.CREATE_PARTITIONS: VersionRange(0, 3),
+        ApiKey.ELECT_LEADERS: VersionRange(0, 2),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: VersionRange(0, 1),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: VersionRange(0, 0),
         ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 2),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: VersionRange(0, 0),
     }

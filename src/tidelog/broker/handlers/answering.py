@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from kio.schema.errors import ErrorCode as MessageErrorCode
 from kio.static.primitive import i32Timedelta
 
-from tidelog.base.errors import ErrorCode
+from tidelog.base.errors import ErrorCode, RequestRefused
 
 NO_THROTTLE: Final = i32Timedelta.parse(datetime.timedelta(0))
 
@@ -37,3 +37,12 @@ async def within(
             return await work()
     except TimeoutError:
         return otherwise()
+
+
+async def within_or_refused(allowed: datetime.timedelta, work: Callable[[], Awaitable[T]]) -> T:
+    """What `work` returns. Raises RequestRefused(REQUEST_TIMED_OUT) when the time is up."""
+
+    def refuse() -> T:
+        raise RequestRefused(ErrorCode.REQUEST_TIMED_OUT)
+
+    return await within(allowed, work, otherwise=refuse)
