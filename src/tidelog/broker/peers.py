@@ -15,6 +15,7 @@ so that a fetch that is parked over there holds up nobody else. Nothing here ret
 import asyncio
 import struct
 from collections import deque
+from functools import partial
 from typing import Final, NamedTuple, cast
 
 from tidelog.base.errors import TidelogError
@@ -77,7 +78,7 @@ class Peer:
             return answer
         reason = f"no answer from {_name(self.address)} for {self._timeout_s:g} s"
         timer = self._loop.call_later(self._timeout_s, connection.fail, reason)
-        answer.add_done_callback(lambda _: timer.cancel())
+        answer.add_done_callback(partial(_on_answered, timer))
         connection.send(frame, answer)
         return answer
 
@@ -224,6 +225,13 @@ class _PeerConnection(asyncio.BufferedProtocol):
         _, future = self._waiting.popleft()
         if not future.done():  # Done already: whoever asked has given up.
             future.set_result(answer)
+
+
+def _on_answered(timer: asyncio.TimerHandle, answer: "asyncio.Future[memoryview]") -> None:
+    timer.cancel()
+    if not answer.cancelled():
+        # Looked at here, because whoever asked may be gone: asyncio would call it unheard of.
+        answer.exception()
 
 
 def _name(address: Address) -> str:

@@ -67,6 +67,7 @@ logger = logging.getLogger(__name__)
 OPEN_AT_ONCE = 64
 RESOLVED_CONFIGS_MAX = 1_000
 OPENING_WAIT_MAX_S = 2.0
+ROLES_LOGGED_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +307,8 @@ class Replicas:
         Those whose logs are being opened are waited for, a while.
         """
         self._on_live_brokers(live_brokers)
+        # Each is worth a line, but not a thousand of them in one turn.
+        log_level = logging.INFO if len(roles) <= ROLES_LOGGED_MAX else logging.DEBUG
         for topic_partition, role in roles.items():
             known = self._roles.get(topic_partition)
             if known is not None and not role.succeeds(known):
@@ -313,7 +316,9 @@ class Replicas:
             self._roles[topic_partition] = role
             runner = self._partitions.find(*topic_partition)
             if runner is not None and not runner.is_offline:
-                self._take_role(runner, role, known)
+                self._take_role(runner, role, known, log_level)
+        if log_level == logging.DEBUG:
+            logger.info("roles taken", extra={"partitions": len(roles)})
         if self._under_way and any(self._partitions.find(*one) is None for one in roles):
             await asyncio.wait(self._under_way, timeout=OPENING_WAIT_MAX_S)
         return {one: ErrorCode.KAFKA_STORAGE_ERROR for one in roles if self._has_failed(one)}
@@ -355,7 +360,9 @@ class Replicas:
         for runner in self._partitions:
             runner.on_live_brokers_changed(live_brokers)
 
-    def _take_role(self, runner: PartitionRunner, role: Role, known: Role | None) -> None:
+    def _take_role(
+        self, runner: PartitionRunner, role: Role, known: Role | None, log_level: int
+    ) -> None:
         state = role.state
         if known is not None and known.state.leader_epoch == state.leader_epoch:
             if state.replicas != known.state.replicas:
@@ -369,7 +376,8 @@ class Replicas:
             runner.resign()
         else:
             runner.follow(state.leader, state.leader_epoch)
-        logger.info(
+        logger.log(
+            log_level,
             "role taken",
             extra={
                 "partition": runner.topic_partition,
@@ -585,7 +593,7 @@ class Replicas:
             self._partitions.add(runner)
         role = self._roles.get(wanted.topic_partition)
         if role is not None and role.topic_id == wanted.topic_id:
-            self._take_role(runner, role, None)
+            self._take_role(runner, role, None, logging.DEBUG)
         return True
 
     def _mark_offline(self, wanted: Iterable[WantedReplica]) -> None:

@@ -96,6 +96,7 @@ class SimulatedDisk:
 
     def heal(self) -> None:
         self._faults.heal()
+        self._changes_left = None
         self._slowness = 1.0
         self._set_cold(is_cold=False)
         hanging, self._hanging = self._hanging, None

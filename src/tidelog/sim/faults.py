@@ -50,15 +50,12 @@ class Faults:
         coordination: SimulatedCoordinatorService,
         cluster: Cluster,
         plan: FaultPlan,
-        committed_ends: Callable[[], list[int]],
     ) -> None:
-        """`committed_ends`: up to where each partition has been committed."""
         self._world = world
         self._network = network
         self._coordination = coordination
         self._cluster = cluster
         self._plan = plan
-        self._committed_ends = committed_ends
         self._random = world.random_for("faults")
         self._is_over = False
         self._unwell: set[int] = set()
@@ -172,26 +169,10 @@ class Faults:
         if victim is None or not victim.is_running:
             return
         self._take(victim)
-        self._excuse(victim)
         self._note(victim, "power cut")
         victim.power_cut(self._random)
+        self._cluster.look_for_excuses()
         self._later(lambda: self._start_again(victim))
-
-    def _excuse(self, victim: SimulatedBroker) -> None:
-        """Note which partitions are left without a whole copy."""
-        for partition, end_offset in enumerate(self._committed_ends()):
-            state = self._cluster.state(partition)
-            if state is None:
-                continue
-            whole = [
-                member
-                for member in state.isr
-                if member != victim.broker_id
-                and not self._cluster.brokers[member].has_lost_power_since_ready
-                and self._cluster.last_end_offsets.get((member, partition), 0) >= end_offset
-            ]
-            if not whole and victim.broker_id in state.isr:
-                self._cluster.excuses.partitions.add(partition)
 
     def _pause(self) -> None:
         victim = self._victim()

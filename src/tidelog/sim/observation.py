@@ -84,9 +84,13 @@ class Cluster:
         self.topic = topic
         self.partition_count = partition_count
         self.excuses = Excuses()
+        self.committed_ends = [0] * partition_count
+        """Up to where each partition has been committed, as far as was seen."""
+        self._seen_versions = [-1] * partition_count
         self.last_end_offsets: dict[tuple[int, int], int] = {}
         """By broker and partition: where a log ended when last seen; killing does not change it."""
         self._tree = coordination.tree
+        self._state_paths = [nodes.state_path(topic, number) for number in range(partition_count)]
 
     def state(self, partition: int) -> StoredState | None:
         """What the coordinator has of a partition."""
@@ -99,6 +103,28 @@ class Cluster:
             self.topic, partition, assignment, node.value, version=node.version
         )
         return StoredState(state.leader, state.leader_epoch, state.isr, state.partition_epoch)
+
+    def look_for_excuses(self) -> None:
+        """Note partitions of whose isr no member is whole: nothing could save what is lost."""
+        for partition, end_offset in enumerate(self.committed_ends):
+            state = self.state(partition)
+            if state is not None and not any(
+                self._is_whole(member, partition, end_offset) for member in state.isr
+            ):
+                self.excuses.partitions.add(partition)
+
+    def look_for_excuses_if_changed(self) -> None:
+        versions = [
+            -1 if node is None else node.version for node in map(self._tree.get, self._state_paths)
+        ]
+        if versions != self._seen_versions:
+            self._seen_versions = versions
+            self.look_for_excuses()
+
+    def _is_whole(self, member: int, partition: int, end_offset: int) -> bool:
+        if self.brokers[member].has_lost_power_since_ready:
+            return False
+        return self.last_end_offsets.get((member, partition), 0) >= end_offset
 
     def controller(self) -> SimulatedBroker | None:
         """The broker whose claim the coordinator holds, if its process knows."""
@@ -121,6 +147,7 @@ class Observation:
         cluster.world.observe(self._on_turn)
 
     def _on_turn(self) -> None:
+        self._cluster.look_for_excuses_if_changed()
         process = self._cluster.world.current
         for broker in self._cluster.brokers.values():
             if broker.process is process:

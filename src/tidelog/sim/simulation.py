@@ -109,11 +109,10 @@ class Simulation:
         )
         self._producers: list[SimulatedProducer] = []
         self._plans = _producer_plans(chance)
-        committed = CommittedChecker(self.cluster)
         self._checkers: list[Checker] = [
             OneLeaderPerEpochChecker(self.cluster),
             HighWatermarkChecker(self.cluster),
-            committed,
+            CommittedChecker(self.cluster),
             IsrHoldsCommittedChecker(self.cluster),
             RecordsChecker(
                 self.cluster,
@@ -130,7 +129,6 @@ class Simulation:
             self._coordination,
             self.cluster,
             FaultPlan.draw(chance, plan.broker_count),
-            lambda: committed.end_offsets,
         )
 
     def _settings(self, chance: Random) -> dict[str, str]:
@@ -220,6 +218,7 @@ class Simulation:
 
         def is_available() -> bool:
             self._require_no_failures()
+            self._start_what_ended()
             for partition in range(PARTITION_COUNT):
                 if self.ledger.last_acknowledged_s.get(partition, -1.0) < since_s:
                     return False
@@ -237,6 +236,12 @@ class Simulation:
                 f"not within {AVAILABLE_WITHIN_S:g} s: {states}, last acknowledged "
                 f"{self.ledger.last_acknowledged_s}, now {since_s:.1f}",
             ) from None
+
+    def _start_what_ended(self) -> None:
+        """As a supervisor does: a broker that could not start while things were broken may now."""
+        for broker in self._brokers.values():
+            if not broker.is_running:
+                broker.start()
 
     def _come_to_rest(self) -> None:
         for producer in self._producers:

@@ -16,10 +16,11 @@ Rules, of every state that comes out:
     E4  The partition epoch rises by one with every change and only with one.
     E5  A broker that is shutting down does not begin to lead. It leaves the isr where there is a
         member that is not; while there is none, it leads on.
-    E6  Who came back from an unclean stop (R13) leaves the isr for a member that is alive; if its
-        machine may have stopped too (LastStop.LOST), for any other member, alive or not. Who is
-        left as the last one leads: its process was killed, but what it wrote is there (KILLED), or
-        nobody has more than it.
+    E6  Who came back from a stop that may have cost it what was not flushed (LastStop.LOST, R13)
+        leaves every isr that has another member, alive or not. Who is left as the last one leads:
+        nobody has more than it. Whose process was killed while its machine ran on (KILLED) has
+        all it had, like who stopped cleanly: sending it away in favour of a member that only
+        seems to be alive could cost the last whole copy.
     E7  Without a leader the last isr stays: one of its members has what was acknowledged.
 """
 
@@ -230,7 +231,7 @@ def _trusted(
 
 
 def _is_steady(member: BrokerId, returned: Mapping[BrokerId, LastStop]) -> bool:
-    return returned.get(member, LastStop.CLEAN) is LastStop.CLEAN
+    return returned.get(member, LastStop.CLEAN) is not LastStop.LOST
 
 
 def _staying(members: Sequence[BrokerId], fit: Fit) -> tuple[BrokerId, ...]:

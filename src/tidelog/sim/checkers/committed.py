@@ -26,7 +26,7 @@ class CommittedChecker:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.batches: list[dict[int, Committed]] = [{} for _ in range(cluster.partition_count)]
-        self.end_offsets = [0] * cluster.partition_count
+        self.end_offsets = cluster.committed_ends
         self._compared: dict[tuple[int, int, int], int] = {}
 
     def on_sight(self, sight: Sight, runner: PartitionRunner) -> None:

@@ -336,9 +336,9 @@ class ClusterHistory(RuleBasedStateMachine):
         self._take(Elections(partitions, unclean_elections(self.image, changes)))
 
     def _assert_trusted(self, returned: BrokerId, stop: LastStop) -> None:
-        """Who stopped uncleanly is in sync with nobody but itself (R13)."""
+        """Who may have lost something is in sync with nobody but itself (R13)."""
         for state in map(self._state, self.truth):
-            if stop is not LastStop.CLEAN and state.leader != NO_BROKER and returned in state.isr:
+            if stop is LastStop.LOST and state.leader != NO_BROKER and returned in state.isr:
                 assert state.isr == (returned,)
 
     def _assert_safe(

@@ -52,15 +52,16 @@ def test_nothing_follows_if_nobody_came_or_went() -> None:
     assert on_brokers_changed(image, known(brokers(1))) == Elections([], [])
 
 
-def test_a_broker_that_is_back_before_it_was_missed_leads_in_a_new_epoch() -> None:
+@pytest.mark.parametrize("stop", [LastStop.CLEAN, LastStop.KILLED])
+def test_a_broker_that_is_back_before_it_was_missed_leads_in_a_new_epoch(stop: LastStop) -> None:
     image = cluster(brokers(1, 2), topic("t", 1, partition(1, 2)))
-    elected = on_brokers_changed(image, known({**brokers(2), **returned(1, LastStop.CLEAN)}))
+    elected = on_brokers_changed(image, known({**brokers(2), **returned(1, stop)}))
     assert states(elected) == {TP: partition(1, 2, epoch=1)}
 
 
-def test_a_broker_that_was_killed_is_replaced_before_it_is_back_in_sync() -> None:
+def test_a_broker_that_lost_power_is_replaced_before_it_is_back_in_sync() -> None:
     image = cluster(brokers(1, 2), topic("t", 1, partition(1, 2)))
-    elected = on_brokers_changed(image, known({**brokers(2), **returned(1, LastStop.KILLED)}))
+    elected = on_brokers_changed(image, known({**brokers(2), **returned(1, LastStop.LOST)}))
     assert states(elected) == {TP: partition(1, 2, leader=2, isr=(2,), epoch=1)}
 
 
@@ -127,7 +128,7 @@ def test_0_and_1_lose_power_at_once_and_the_second_to_return_leads(first: int) -
 def test_a_new_controller_finds_what_happened_while_there_was_none() -> None:
     live = {
         **returned(1, LastStop.CLEAN, broker_epoch=10),
-        **returned(2, LastStop.KILLED, broker_epoch=10),
+        **returned(2, LastStop.LOST, broker_epoch=10),
     }
     image = cluster(
         live, topic("t", 1, *[partition(1, 2)] * 2, partition(2, 1), partition(3, 1), partition(3))
