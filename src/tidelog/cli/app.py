@@ -40,6 +40,7 @@ COMMANDS: Final = (
     "configs",
     "cluster",
     "zookeeper",
+    "sim",
 )
 
 
