@@ -30,6 +30,7 @@ SUITES = {
     "unit": "tests/unit",
     "contract": "tests/contract",
     "scenarios": "tests/scenarios",
+    "simulation": "tests/simulation",
     "fuzz": "tests/fuzz",
     "integration": "tests/integration",
     "compatibility": "tests/compatibility",

@@ -254,6 +254,24 @@ class LogDirRunner:
         self._written.clear()
         self._later(delay_ms, lambda: _finish_delete(log_dir, folders))
 
+    async def delete_unopened(self, partitions: Sequence[TopicPartition]) -> None:
+        """The same for folders that nobody has opened, without a delay: nobody reads them."""
+        log_dir = self.log_dir
+        if not partitions or log_dir is None or not self.is_online:
+            return
+        for topic_partition in partitions:
+            logger.info(
+                "replica was moved to other brokers: deleted",
+                extra={"partition": topic_partition, "log_dir": self.path},
+            )
+        try:
+            folders = await self.executor.background(_start_delete_unopened, log_dir, partitions)
+        except StorageError as error:
+            self.on_failure(error)
+            return
+        self._written.clear()
+        self._watch(self.executor.background(_finish_delete, log_dir, folders))
+
     async def set_aside(self, partitions: Sequence[TopicPartition]) -> None:
         """Move folders out of the way that belong to other topics. Raises StorageError."""
         assert self.log_dir is not None
@@ -323,6 +341,12 @@ def _nothing() -> None:
 
 def _start_delete(log_dir: LogDir, logs: Sequence[Log]) -> list[Path]:
     folders = [log_dir.start_delete(log) for log in logs]
+    log_dir.forget_deleted()
+    return folders
+
+
+def _start_delete_unopened(log_dir: LogDir, partitions: Sequence[TopicPartition]) -> list[Path]:
+    folders = [log_dir.start_delete_folder(one) for one in partitions]
     log_dir.forget_deleted()
     return folders
 

@@ -4,7 +4,8 @@ The cluster image says what should be here; this makes it so. Opening and deleti
 directories' threads, in batches; the loop only puts runners in and out of `Partitions`.
 
     TopicCreated, PartitionsAdded   a folder in the directory with the fewest partitions
-    PartitionChanged                the same, if this broker is among its replicas now
+    PartitionChanged                the same, if this broker is among its replicas now; if it is
+                                    not any more, as if the topic had been deleted
     TopicDeleted                    runner out at once, folder renamed, removed after a delay
     TopicConfigChanged              the runner's settings
 
@@ -183,6 +184,8 @@ class Replicas:
             case PartitionChanged(name, partition, state):
                 if self._broker_id in state.replicas:
                     return self._wanted_one(image, TopicPartition(name, partition))
+                # Also said by StopReplica, unless the controller died before it could.
+                self._remove_moved(TopicPartition(name, partition))
             case _:
                 pass
         return {}
@@ -225,8 +228,8 @@ class Replicas:
     def _wanted_one(
         self, image: ClusterImage, one: TopicPartition
     ) -> dict[TopicPartition, WantedReplica]:
-        if self._partitions.find(*one) is not None:
-            return {}
+        if self._partitions.find(*one) is not None or self._partitions.is_marked_offline(one):
+            return {}  # What is on a disk that cannot be read must not be made anew elsewhere.
         topic_id = image.topics[one.topic].topic_id
         return {one: WantedReplica(one, topic_id, self._topic_config(image, one.topic))}
 
@@ -353,6 +356,14 @@ class Replicas:
                 deleted.append(runner)
         self._discard(deleted)
 
+    def _remove_moved(self, one: TopicPartition) -> None:
+        """Others have this partition from now on."""
+        self._roles.pop(one, None)
+        runner = self._partitions.remove(one)
+        if runner is not None:
+            runner.resign()
+            self._discard([runner])
+
     def _on_live_brokers(self, live_brokers: Mapping[BrokerId, int]) -> None:
         if live_brokers == self._live_brokers:
             return
@@ -430,13 +441,24 @@ class Replicas:
                 extra={"partitions": len(missing), "first": missing[0].topic_partition},
             )
         await self._create_missing(missing)
-        for log_dir, strays in folders.items():
-            for topic_partition in strays - log_dir.runners.keys():
+        for log_dir, found in folders.items():
+            strays = found - log_dir.runners.keys()
+            moved = [one for one in strays if await self._is_moved(log_dir, one)]
+            await log_dir.delete_unopened(moved)
+            for topic_partition in strays.difference(moved):
                 logger.warning(
                     "stray partition folder left alone",
                     extra={"partition": topic_partition, "log_dir": log_dir.path},
                 )
             log_dir.recovered()
+
+    async def _is_moved(self, log_dir: LogDirRunner, one: TopicPartition) -> bool:
+        """Whether other brokers have got all of this partition while this one was away."""
+        image = self._partitions.image
+        state = image.partition(*one)
+        if state is None or self._broker_id in state.replicas or not log_dir.is_online:
+            return False
+        return await _is_of_topic(log_dir, one, image.topics[one.topic].topic_id)
 
     async def _open_found(
         self, wanted: Sequence[WantedReplica], folders: dict[LogDirRunner, set[TopicPartition]]
@@ -685,16 +707,20 @@ async def _require_one_place_each(
     for one in wanted:
         holders = [log_dir for log_dir, found in folders.items() if one.topic_partition in found]
         if len(holders) > 1:
-            own = [log_dir for log_dir in holders if await _is_of_topic(log_dir, one)]
+            own = [
+                log_dir
+                for log_dir in holders
+                if await _is_of_topic(log_dir, one.topic_partition, one.topic_id)
+            ]
             if len(own) > 1:
                 raise in_two_places(one.topic_partition, *own)
 
 
-async def _is_of_topic(log_dir: LogDirRunner, one: WantedReplica) -> bool:
-    """Whether the folder there states the topic id of this one, and not of another topic."""
+async def _is_of_topic(log_dir: LogDirRunner, one: TopicPartition, topic_id: TopicId) -> bool:
+    """Whether the folder there states this topic id, and not that of another topic."""
     assert log_dir.log_dir is not None
     try:
-        found = await log_dir.executor.urgent(log_dir.log_dir.topic_id, one.topic_partition)
+        found = await log_dir.executor.urgent(log_dir.log_dir.topic_id, one)
     except StorageError:
         return False  # Whoever opens it says what is wrong.
-    return found == one.topic_id
+    return found == topic_id

@@ -5,7 +5,8 @@ Each job has its own rhythm (Kafka's settings) and a failure of one disk ends no
     retention      log.retention.check.interval.ms     remove segments by age and size
     flushing       log.flush.scheduler.interval.ms     flush what flush.ms says is due
     checkpoints    log.flush.offset.checkpoint...      recovery points, log starts, high watermarks
-    in-sync sets   half of replica.lag.time.max.ms     followers that lag leave them (R6)
+    in-sync sets   half of replica.lag.time.max.ms,    who lags leaves, who has caught up joins (R6)
+                   at most 2.5 s
     producers      every ten minutes                   forget silent producers
     retrying       tidelog.log.dir.retry.ms            bring back directories that went offline
 
@@ -22,11 +23,13 @@ from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.partitions import Partitions
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.option import LONG_MAX
+from tidelog.config.replication import ReplicationConfig
 
 logger = logging.getLogger(__name__)
 
 YIELD_EVERY = 32
 HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = 5_000
+IN_SYNC_CHECK_INTERVAL_MAX_MS = 2_500
 PRODUCER_EXPIRATION_CHECK_INTERVAL_MS = 600_000
 SLEEP_MAX_S = 24 * 3600.0
 
@@ -59,7 +62,7 @@ class Upkeep:
             (log.log_flush_scheduler_interval_ms, self.flush_due),
             (log.log_flush_offset_checkpoint_interval_ms, self.checkpoint),
             (HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS, self.checkpoint_high_watermarks),
-            (max(1, replication.replica_lag_time_max_ms // 2), self.look_after_in_sync_sets),
+            (_isr_interval_ms(replication), self.look_after_in_sync_sets),
             (PRODUCER_EXPIRATION_CHECK_INTERVAL_MS, self.expire_producers),
         ]
         if log.tidelog_log_dir_retry_ms:
@@ -119,6 +122,10 @@ class Upkeep:
                 logger.warning(
                     "log directory still offline", extra={"log_dir": log_dir.path, "reason": error}
                 )
+
+
+def _isr_interval_ms(replication: ReplicationConfig) -> int:
+    return max(1, min(replication.replica_lag_time_max_ms // 2, IN_SYNC_CHECK_INTERVAL_MAX_MS))
 
 
 async def _every(interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:

@@ -181,7 +181,7 @@ class PartitionLeader:
             if replica in self.isr and not self._keeps_up(progress, now_ms)
         }
         if not lagging:
-            return effects
+            return effects + self._propose_caught_up(now_ms)
         return effects + self._propose(self.isr - lagging)
 
     def on_isr_changed(self, isr: frozenset[BrokerId], *, version: int, now_ms: int) -> Effects:
@@ -194,7 +194,7 @@ class PartitionLeader:
         self.isr = isr
         self.isr_version = version
         self.isr_in_flight = None
-        return self.advance_high_watermark(now_ms=now_ms)
+        return self.advance_high_watermark(now_ms=now_ms) + self._propose_caught_up(now_ms)
 
     def on_isr_refused(self, *, now_ms: int) -> Effects:
         """The proposal was turned down for good: the state node does not and will not hold it."""
@@ -222,7 +222,7 @@ class PartitionLeader:
     ) -> Effects:
         """Sessions began or ended. Taking the dead out of the isr is the controller's part."""
         self.live_brokers = live_brokers
-        return self.advance_high_watermark(now_ms=now_ms)
+        return self.advance_high_watermark(now_ms=now_ms) + self._propose_caught_up(now_ms)
 
     def on_log_start_advanced(self, log_start_offset: Offset) -> None:
         """Retention or DeleteRecords removed what lies below `log_start_offset`."""
@@ -263,6 +263,22 @@ class PartitionLeader:
         if self.followers[replica].log_end_offset < required:
             return NOTHING
         return self._propose(self.isr | {replica})
+
+    def _propose_caught_up(self, now_ms: int) -> Effects:
+        """Propose who has had everything since it last asked and could not join then.
+
+        It does not ask again by name while there is no news for it (KIP-227).
+        """
+        if self.isr_in_flight is not None or now_ms < self.propose_from_ms:
+            return NOTHING
+        caught_up = {
+            replica
+            for replica, progress in self.followers.items()
+            if progress.log_end_offset == self.log_end_offset
+            and replica not in self.isr
+            and self._may_join(replica)
+        }
+        return self._propose(self.isr | caught_up) if caught_up else NOTHING
 
     def _propose(self, isr: frozenset[BrokerId]) -> Effects:
         self.isr_in_flight = isr
