@@ -1,4 +1,4 @@
-"""The command line, as typed: real processes, a real broker, real pipes (O1, P1, P4).
+"""The command line, as typed: real processes, three real brokers, real pipes (O1, P1, P4).
 
 Every command runs as a child with its own stdin, stdout and stderr, and is judged by what it prints
 where, and by its exit code.
@@ -51,11 +51,13 @@ def test_topic_is_created_listed_described_altered_and_deleted(cluster: Cluster)
 
     [described] = objects(cluster.ok("topics", "describe", "life", "--json"))
     assert described["configs"] == {"retention.ms": "100000"}
-    assert described["partitions"][1] == {
+    partition = described["partitions"][1]
+    assert sorted(partition["replicas"]) == [1, 2, 3]
+    assert partition == {
         "partition": 1,
-        "leader": 1,
-        "replicas": [1],
-        "isr": [1],
+        "leader": partition["replicas"][0],
+        "replicas": partition["replicas"],
+        "isr": partition["replicas"],
         "start_offset": 0,
         "end_offset": 0,
     }
@@ -99,7 +101,7 @@ def test_topic_that_does_not_exist_is_named(cluster: Cluster) -> None:
         (("--config", "nonsense=1"), "nonsense"),
         (("--partitions", "0"), "0"),
         (("--partitions", "99999999999"), "--partitions"),
-        (("--replication-factor", "3"), "3"),
+        (("--replication-factor", "4"), "4"),
         (("--replication-factor", "99999999999"), "--replication-factor"),
     ],
 )
@@ -164,14 +166,14 @@ def test_defaults_are_shown_on_request(cluster: Cluster, topic: str) -> None:
 def test_cluster_shows_brokers_controller_and_log_dirs(cluster: Cluster, topic: str) -> None:
     cluster.ok("produce", topic, stdin=b"x" * 1000)
     [shown] = objects(cluster.ok("cluster", "--json"))
-    assert shown["controller"] == 1
-    assert [broker["id"] for broker in shown["brokers"]] == [1]
-    [log_dir] = shown["log_dirs"]
-    assert log_dir["path"] == str(cluster.data / "broker-1" / "logs")
-    assert log_dir["error"] is None
-    assert log_dir["size_bytes"] > 1000
-    assert 0 < log_dir["usable_bytes"] <= log_dir["total_bytes"]
-    assert log_dir["path"].encode() in cluster.ok("cluster")
+    assert shown["controller"] in {1, 2, 3}
+    assert [broker["id"] for broker in shown["brokers"]] == [1, 2, 3]
+    for broker_id, log_dir in enumerate(shown["log_dirs"], 1):
+        assert log_dir["path"] == str(cluster.data / f"broker-{broker_id}" / "logs")
+        assert log_dir["error"] is None
+        assert log_dir["size_bytes"] > 1000
+        assert 0 < log_dir["usable_bytes"] <= log_dir["total_bytes"]
+        assert log_dir["path"].encode() in cluster.ok("cluster")
 
 
 def test_lines_come_back_as_they_were(cluster: Cluster, topic: str) -> None:
@@ -368,7 +370,7 @@ def test_topic_is_created_on_first_use(cluster: Cluster) -> None:
 
 
 def test_topic_is_not_created_where_the_broker_may_not(tmp_path: Path) -> None:
-    strict = Cluster(tmp_path, "auto.create.topics.enable=false")
+    strict = Cluster(tmp_path, "--set", "auto.create.topics.enable=false", "--brokers", "1")
     try:
         sentence = strict.no("produce", "first.use", exit_code=1, stdin=b"hello\n")
         assert "auto.create.topics.enable" in sentence

@@ -7,7 +7,6 @@ where, by its exit code, and by the processes it leaves behind.
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,74 +21,121 @@ from tidelog.lab.launch import GUARD, MALLOC_SETTINGS
 
 READY_LINE = b"listening on"
 HEAVY_MODULES = ("typer", "rich", "confluent_kafka", "kio")
+ONE_BROKER = ("--brokers", "1")
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers, none of which a test may end."""
     started = Cluster(tmp_path_factory.mktemp("cluster"))
     yield started
     started.down()
 
 
+@pytest.fixture
+def mortal(tmp_path: Path) -> Iterator[Cluster]:
+    """Three brokers that a test may do anything to."""
+    started = Cluster(tmp_path)
+    yield started
+    started.down()
+
+
+def status_of(cluster: Cluster) -> dict[str, Any]:
+    [status] = objects(cluster.local("status", "--json").stdout)
+    return status
+
+
+def alive(cluster: Cluster) -> list[int]:
+    return [broker["id"] for broker in status_of(cluster)["brokers"] if broker["alive"]]
+
+
+def is_healthy(cluster: Cluster) -> bool:
+    return cluster.local("status").returncode == 0
+
+
+def leader_of(cluster: Cluster, topic: str) -> int:
+    done = cluster.run("topics", "describe", topic, "--json")
+    leader: int = json.loads(done.stdout)["partitions"][0]["leader"]
+    return leader
+
+
 def test_detached_cluster_is_ready_when_the_command_returns(cluster: Cluster) -> None:
-    [broker] = cluster.announced["brokers"]
-    assert cluster.bootstrap == f"127.0.0.1:{broker['port']}"
-    socket.create_connection(("127.0.0.1", broker["port"]), timeout=5).close()
+    """Three brokers by default, each of which knows all of them."""
+    brokers = cluster.announced["brokers"]
+    assert [broker["id"] for broker in brokers] == [1, 2, 3]
+    assert len({broker["pid"] for broker in brokers}) == 3
+    assert cluster.bootstrap == ",".join(f"127.0.0.1:{broker['port']}" for broker in brokers)
+    for broker in brokers:
+        address = f"127.0.0.1:{broker['port']}"
+        [shown] = objects(tidelog("cluster", "--json", "--bootstrap", address).stdout)
+        assert [each["id"] for each in shown["brokers"]] == [1, 2, 3]
+
+
+def test_new_topic_is_on_all_three_brokers(cluster: Cluster) -> None:
+    cluster.ok("topics", "create", "replicated")
+    [described] = objects(cluster.ok("topics", "describe", "replicated", "--json"))
+    assert sorted(described["partitions"][0]["isr"]) == [1, 2, 3]
 
 
 def test_status_shows_every_broker(cluster: Cluster) -> None:
-    done = tidelog("status", "--json", "--data", str(cluster.data))
+    done = cluster.local("status", "--json")
     assert (done.returncode, done.stderr) == (0, b"")
     [status] = objects(done.stdout)
-    [broker] = status["brokers"]
-    assert broker["uptime_s"] > 0
-    assert broker == {
-        **cluster.announced["brokers"][0],
-        "controller": True,
-        "alive": True,
-        "uptime_s": broker["uptime_s"],
-    }
-    assert status["controller"] == 1
+    for announced, broker in zip(cluster.announced["brokers"], status["brokers"], strict=True):
+        assert announced.items() <= broker.items()
+        assert broker["alive"]
+        assert broker["uptime_s"] > 0
+        assert broker["controller"] == (broker["id"] == status["controller"])
+    assert status["controller"] in {1, 2, 3}
     assert status["cluster_id"]
     assert status["topics"] <= status["partitions"]
 
 
 def test_status_for_people_says_the_same(cluster: Cluster) -> None:
-    done = tidelog("status", "--data", str(cluster.data))
+    done = cluster.local("status")
     assert done.returncode == 0
-    assert str(cluster.announced["brokers"][0]["pid"]).encode() in done.stdout
+    for broker in cluster.announced["brokers"]:
+        assert str(broker["pid"]).encode() in done.stdout
 
 
 def test_second_cluster_in_the_same_folder_is_refused(cluster: Cluster) -> None:
-    done = tidelog("up", "--detach", "--port", "0", "--data", str(cluster.data))
+    done = cluster.local("up", "--detach", "--port", "0")
     assert done.returncode == 2
     assert b"--data" in done.stderr
     assert done.stderr.count(b"\n") == 1
 
 
-def test_port_in_use_is_refused_by_name(cluster: Cluster, tmp_path: Path) -> None:
-    port = cluster.announced["brokers"][0]["port"]
-    done = tidelog("up", "--port", str(port), "--data", str(tmp_path))
+@pytest.mark.parametrize("index", [0, 2])
+def test_port_in_use_is_refused_by_name(cluster: Cluster, tmp_path: Path, index: int) -> None:
+    """Whichever of the three it is, nothing is left running."""
+    port = cluster.announced["brokers"][index]["port"]
+    first_port = port - index
+    done = tidelog("up", "--port", str(first_port), "--data", str(tmp_path))
     assert done.returncode == 2
+    assert f"{first_port} to {first_port + 2}".encode() in done.stderr
     assert b"--port" in done.stderr
     assert done.stderr.count(b"\n") == 1
+    assert not (tmp_path / "cluster.json").exists()
 
 
 def test_nothing_runs_in_an_empty_folder(tmp_path: Path) -> None:
-    for command in ("status", "down"):
-        done = tidelog(command, "--data", str(tmp_path))
+    for command in (["status"], ["down"], ["kill", "1"], ["stop", "1"], ["restart", "1"]):
+        done = tidelog(*command, "--data", str(tmp_path / "none"))
         assert done.returncode == 1
-        assert str(tmp_path).encode() in done.stderr
+        assert str(tmp_path / "none").encode() in done.stderr
         assert done.stderr.count(b"\n") == 1
+        assert not (tmp_path / "none").exists()
 
 
 def test_down_stops_the_cluster_and_up_finds_its_data_again(tmp_path: Path) -> None:
     first = Cluster(tmp_path)
     first.ok("produce", "kept", stdin=b"record\n")
-    done = tidelog("down", "--json", "--data", str(tmp_path))
+    done = first.local("down", "--json")
     assert (done.returncode, done.stderr) == (0, b"")
-    assert objects(done.stdout) == [{"stopped": [1]}]
+    assert objects(done.stdout) == [{"stopped": [1, 2, 3]}]
     assert not (tmp_path / "cluster.json").exists()
+    for broker_id in (1, 2, 3):
+        assert (tmp_path / f"broker-{broker_id}" / "logs" / ".kafka_cleanshutdown").exists()
     second = Cluster(tmp_path)
     try:
         assert second.ok("consume", "kept") == b"record\n"
@@ -97,17 +143,105 @@ def test_down_stops_the_cluster_and_up_finds_its_data_again(tmp_path: Path) -> N
         second.down()
 
 
-def test_broker_that_was_killed_is_reported(tmp_path: Path) -> None:
-    killed = Cluster(tmp_path)
-    os.kill(killed.announced["brokers"][0]["pid"], signal.SIGKILL)
+def test_killed_leader_is_succeeded_and_comes_back(mortal: Cluster) -> None:
+    """The first ten minutes: kill -9 the leader, go on, start it again."""
+    mortal.ok("topics", "create", "demo")
+    mortal.ok("produce", "demo", stdin=b"before\n")
+    leader = leader_of(mortal, "demo")
+    killed = mortal.local("kill", str(leader), "--json")
+    assert objects(killed.stdout) == [{"killed": [leader]}]
+    assert leader not in alive(mortal)
+    assert mortal.local("status").returncode == 1
 
-    def is_reported() -> bool:
-        done = tidelog("status", "--json", "--data", str(tmp_path))
-        [broker] = json.loads(done.stdout)["brokers"]
-        return done.returncode == 1 and not broker["alive"]
+    mortal.ok("produce", "demo", stdin=b"after\n")
+    assert leader_of(mortal, "demo") != leader
+    assert mortal.ok("consume", "demo") == b"before\nafter\n"
 
-    wait_until(is_reported, within_s=20, what="status says that the broker is dead")
-    assert tidelog("down", "--data", str(tmp_path)).returncode == 1
+    again = mortal.local("restart", str(leader), "--json")
+    assert (again.returncode, again.stderr) == (0, b"")
+    [broker] = objects(again.stdout)
+    before = mortal.announced["brokers"][leader - 1]
+    assert (broker["id"], broker["port"]) == (leader, before["port"])
+    assert broker["pid"] != before["pid"]
+    assert alive(mortal) == [1, 2, 3]
+    wait_until(lambda: is_healthy(mortal), within_s=20, what="all replicas are in sync again")
+
+
+def test_brokers_are_stopped_killed_and_restarted_one_by_one(mortal: Cluster) -> None:
+    assert objects(mortal.local("stop", "1", "--json").stdout) == [{"stopped": [1]}]
+    assert alive(mortal) == [2, 3]
+    for command in (["stop", "1"], ["kill", "3", "1"], ["restart", "4"]):
+        done = mortal.local(*command)
+        assert done.returncode == 1
+        assert done.stderr.count(b"\n") == 1
+    assert alive(mortal) == [2, 3]
+    assert mortal.local("kill", "2", "3").returncode == 0
+    assert alive(mortal) == []
+    assert mortal.local("down").returncode == 1
+    assert mortal.local("restart", "1").returncode == 1, "nothing is known any more"
+
+
+def test_broker_that_runs_is_stopped_before_it_is_restarted(mortal: Cluster) -> None:
+    done = mortal.local("restart", "1", "2", "--json")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert [broker["id"] for broker in objects(done.stdout)] == [1, 2]
+    log = (mortal.data / "broker-1" / "broker.log").read_text()
+    assert "last stop was not clean" not in log
+
+
+def test_folder_may_get_more_brokers_and_says_what_is_missing_with_fewer(tmp_path: Path) -> None:
+    Cluster(tmp_path, "--brokers", "2").down()
+    grown = Cluster(tmp_path)  # Three, again by default.
+    assert [broker["id"] for broker in grown.announced["brokers"]] == [1, 2, 3]
+    grown.ok("topics", "create", "demo", "--partitions", "2")
+    grown.down()
+    done = tidelog("up", "--detach", "--port", "0", "--data", str(tmp_path), *ONE_BROKER)
+    try:
+        assert done.returncode == 0
+        assert b"broker 2 (2) and broker 3 (2)" in done.stderr
+        assert b"up --brokers 3" in done.stderr
+        assert done.stderr.count(b"\n") == 1
+    finally:
+        grown.down()
+
+
+def test_reliable_profile_wants_two_replicas_in_sync(tmp_path: Path) -> None:
+    """D4: with one replica left, acks=all is refused; nothing is acknowledged that could go."""
+    reliable = Cluster(tmp_path, "--profile", "reliable")
+    try:
+        reliable.ok("produce", "demo", stdin=b"kept\n")
+        [value] = [
+            value["value"]
+            for value in objects(
+                reliable.ok("configs", "describe", "--topic", "demo", "--all", "--json")
+            )
+            if value["name"] == "min.insync.replicas"
+        ]
+        assert value == "2"
+        [described] = objects(reliable.ok("topics", "describe", "demo", "--json"))
+        assert described["replication_factor"] == 3
+    finally:
+        reliable.down()
+
+
+def test_another_coordinator_is_refused_in_a_folder_that_has_one(tmp_path: Path) -> None:
+    Cluster(tmp_path, *ONE_BROKER).down()
+    done = tidelog("up", "--data", str(tmp_path), "--coordination", "zookeeper:127.0.0.1:1")
+    assert done.returncode == 2
+    assert b"--coordination sqlite" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_ensemble_that_nobody_reaches_is_said_in_one_sentence(tmp_path: Path) -> None:
+    done = tidelog(
+        *("up", "--data", str(tmp_path), "--port", "0"),
+        *("--coordination", "zookeeper:127.0.0.1:1/x"),
+        *("--set", "zookeeper.connection.timeout.ms=200"),
+    )
+    assert done.returncode == 1
+    assert b"no ZooKeeper server at 127.0.0.1:1" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+    assert not (tmp_path / "cluster.json").exists()
 
 
 def test_down_spares_a_stranger_with_the_same_process_id(tmp_path: Path) -> None:
@@ -115,6 +249,7 @@ def test_down_spares_a_stranger_with_the_same_process_id(tmp_path: Path) -> None
         broker = {"id": 1, "host": "127.0.0.1", "port": 1, "started_ms": 1}
         state = {"version": 1, "brokers": [{**broker, "pid": stranger.pid, "start_mark": "x/1"}]}
         (tmp_path / "cluster.json").write_text(json.dumps(state))
+        assert tidelog("kill", "1", "--data", str(tmp_path)).returncode == 1
         assert tidelog("down", "--kill", "--data", str(tmp_path)).returncode == 1
         assert stranger.poll() is None
         stranger.kill()
@@ -123,46 +258,65 @@ def test_down_spares_a_stranger_with_the_same_process_id(tmp_path: Path) -> None
 class Foreground:
     """`tidelog up` with its terminal taken away: it prints to pipes."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, *arguments: str) -> None:
         self.data = data
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-P", "-m", "tidelog", "up", "--port", "0"),
-                *("--data", str(data), "--set", "nonsense.setting=1"),
+                *("--data", str(data), "--set", "nonsense.setting=1", *arguments),
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment(),
         )
+        self.welcome = self.read_until(b"Ctrl-C stops it")
+        brokers = json.loads((data / "cluster.json").read_text())["brokers"]
+        self.pids: dict[int, int] = {broker["id"]: broker["pid"] for broker in brokers}
+        self.addresses = [f"{broker['host']}:{broker['port']}" for broker in brokers]
+
+    def read_until(self, words: bytes) -> bytes:
+        """What is printed up to the line with these words."""
         assert self.process.stdout is not None
-        self.welcome = b""
-        while b"Ctrl-C stops it" not in self.welcome:
+        printed = b""
+        while words not in printed:
             line = self.process.stdout.readline()
-            assert line, self.process.communicate()
-            self.welcome += line
-        [broker] = json.loads((data / "cluster.json").read_text())["brokers"]
-        self.broker_pid: int = broker["pid"]
-        self.address = f"{broker['host']}:{broker['port']}"
+            assert line, (printed, self.process.communicate())
+            printed += line
+        return printed
 
     def end(self) -> tuple[int, bytes, bytes]:
         output, complaints = self.process.communicate(timeout=COMMAND_TIMEOUT_S)
         return self.process.returncode, output, complaints
 
+    def local(self, *arguments: str) -> int:
+        return tidelog(*arguments, "--data", str(self.data)).returncode
+
+    def clean_up(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+        tidelog("down", "--kill", "--timeout", "0", "--data", str(self.data))
+
 
 @pytest.fixture
 def foreground(tmp_path: Path) -> Iterator[Foreground]:
+    """A cluster of one, for what does not depend on how many there are."""
+    started = Foreground(tmp_path, *ONE_BROKER)
+    yield started
+    started.clean_up()
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Foreground]:
     started = Foreground(tmp_path)
     yield started
-    started.process.kill()
-    started.process.communicate()
-    tidelog("down", "--kill", "--timeout", "0", "--data", str(tmp_path))
+    started.clean_up()
 
 
-def test_welcome_names_address_folder_and_three_commands(foreground: Foreground) -> None:
-    welcome = foreground.welcome.decode()
-    assert foreground.address in welcome
-    assert str(foreground.data) in welcome
-    for command in ("topics create demo", "produce demo", "consume demo"):
+def test_welcome_names_addresses_folder_and_commands_to_try(three: Foreground) -> None:
+    welcome = three.welcome.decode()
+    assert ",".join(three.addresses) in welcome
+    assert str(three.data) in welcome
+    for command in ("topics create demo", "produce demo", "consume demo", "kill 2", "restart 2"):
         assert f"tidelog {command}" in welcome
 
 
@@ -177,30 +331,66 @@ def test_foreground_cluster_stops_cleanly(foreground: Foreground, ending: signal
 
 
 def test_second_ctrl_c_kills_a_broker_that_hangs(foreground: Foreground) -> None:
-    os.kill(foreground.broker_pid, signal.SIGSTOP)
+    os.kill(foreground.pids[1], signal.SIGSTOP)
     foreground.process.send_signal(signal.SIGINT)
-    assert foreground.process.stdout is not None
-    while b"Stopping" not in (line := foreground.process.stdout.readline()):
-        assert line, foreground.end()
+    foreground.read_until(b"Stopping")
     foreground.process.send_signal(signal.SIGINT)
     code, _output, complaints = foreground.end()
     assert code == 1
     assert b"killed" in complaints
+    assert not (foreground.data / "cluster.json").exists()
 
 
-def test_death_of_a_broker_is_said_with_its_last_lines(foreground: Foreground) -> None:
-    os.kill(foreground.broker_pid, signal.SIGKILL)
+def test_death_of_the_last_broker_ends_the_command(foreground: Foreground) -> None:
+    os.kill(foreground.pids[1], signal.SIGKILL)
     code, _output, complaints = foreground.end()
     assert code == 1
-    assert b"broker 1 was killed by SIGKILL" in complaints
-    assert READY_LINE in complaints
+    assert b"broker 1 was killed by SIGKILL; no broker is running any more\n" in complaints
+    assert not (foreground.data / "cluster.json").exists()
 
 
-def test_broker_stopped_by_somebody_else_is_no_accident(foreground: Foreground) -> None:
-    assert tidelog("down", "--data", str(foreground.data)).returncode == 0
+def test_death_of_one_broker_is_said_and_the_others_run_on(three: Foreground) -> None:
+    os.kill(three.pids[2], signal.SIGKILL)
+    assert three.process.stderr is not None
+    while b"SIGKILL" not in (line := three.process.stderr.readline()):
+        assert line, three.end()
+    assert b"broker 2 was killed by SIGKILL; 2 of 3 brokers are running" in line
+    assert b"tidelog restart 2" in line
+    assert three.local("restart", "2") == 0
+    three.read_until(b"Broker 2 runs again")
+    # One that somebody else has started is looked after like the others.
+    three.process.send_signal(signal.SIGINT)
+    code, output, complaints = three.end()
+    assert code == 0, complaints
+    assert b"Stopped cleanly" in output
+    assert three.local("status") == 1
+    for broker_id in three.pids:
+        assert (three.data / f"broker-{broker_id}" / "logs" / ".kafka_cleanshutdown").exists()
+
+
+def test_cluster_stopped_by_somebody_else_is_no_accident(three: Foreground) -> None:
+    assert three.local("restart", "3") == 0
+    assert three.local("down") == 0
+    code, output, _complaints = three.end()
+    assert code == 0
+    assert output.count(b"was stopped") == 3
+
+
+def test_only_broker_may_be_restarted_under_its_watcher(foreground: Foreground) -> None:
+    assert foreground.local("restart", "1") == 0
+    foreground.read_until(b"Broker 1 runs again")
+    foreground.process.send_signal(signal.SIGINT)
     code, output, _complaints = foreground.end()
     assert code == 0
-    assert b"stopped by somebody else" in output
+    assert b"Stopped cleanly" in output
+
+
+def test_brokers_are_stopped_even_if_their_folder_was_removed(foreground: Foreground) -> None:
+    (foreground.data / "cluster.json").unlink()
+    foreground.process.send_signal(signal.SIGINT)
+    assert foreground.end()[0] == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(foreground.pids[1], 0)
 
 
 def test_warnings_of_a_broker_reach_the_terminal_and_routine_does_not(

@@ -39,10 +39,11 @@ def objects(output: bytes) -> list[dict[str, Any]]:
 class Cluster:
     """A cluster that `tidelog up --detach` started, and commands that talk to it."""
 
-    def __init__(self, data: Path, *settings: str) -> None:
+    def __init__(self, data: Path, *arguments: str) -> None:
         self.data = data
-        chosen = [argument for setting in settings for argument in ("--set", setting)]
-        started = tidelog("up", "--detach", "--port", "0", "--json", "--data", str(data), *chosen)
+        started = tidelog(
+            *("up", "--detach", "--port", "0", "--json", "--data", str(data)), *arguments
+        )
         assert started.returncode == 0, started.stderr
         self.announced = json.loads(started.stdout)
         self.bootstrap: str = self.announced["bootstrap"]
@@ -73,6 +74,10 @@ class Cluster:
             stderr=subprocess.PIPE,
             env=environment(),
         )
+
+    def local(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        """A command on the folder of the cluster rather than on its brokers."""
+        return tidelog(*arguments, "--data", str(self.data))
 
     def down(self) -> None:
         tidelog("down", "--kill", "--timeout", "20", "--data", str(self.data))

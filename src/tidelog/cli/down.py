@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
+from tidelog.cli.brokers import broker_names, cluster_folder
 from tidelog.cli.options import DataOption, JsonOption, Panel
 from tidelog.cli.output import complain, print_json, print_line
-from tidelog.lab.cluster import forget_brokers, kill_broker, running_brokers, stop_broker
 from tidelog.lab.errors import LabError
-from tidelog.lab.folder import ClusterFolder, default_data_folder
+from tidelog.lab.running import forget_brokers, kill_broker, running_brokers, stop_cluster
 from tidelog.lab.state import BrokerState
 
 
@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 def run(
     data: DataOption = None,
     timeout: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long a broker may take to stop.")
+        float, typer.Option(min=0, metavar="SECONDS", help="How long brokers may take to stop.")
     ] = 60.0,
     kill: Annotated[
         bool, typer.Option("--kill", help="Kill what has not stopped by then.")
@@ -31,29 +31,29 @@ def run(
 
     Exit 0 once every broker has ended, 1 if none was running or one did not stop in time.
     """
-    folder = ClusterFolder((data or default_data_folder()).expanduser().absolute())
+    folder = cluster_folder(data)
     running = running_brokers(folder)
     if not running:
         forget_brokers(folder)
         raise LabError(f"no cluster is running in {folder.root}")
-    started = time.monotonic()
-    remaining = [broker for broker in running if not stop_broker(broker, within_s=timeout)]
+    began = time.monotonic()
+    remaining = stop_cluster(
+        folder, running, is_impatient=lambda: time.monotonic() >= began + timeout
+    )
     if remaining and kill:
         _kill(remaining)
-        remaining = []
-    if remaining:
+        forget_brokers(folder)
+    elif remaining:
         pids = ", ".join(f"broker {broker.id} (pid {broker.pid})" for broker in remaining)
         raise LabError(f"{pids} did not stop within {timeout:g} s; --kill ends it the hard way")
-    forget_brokers(folder)
     if as_json:
         print_json({"stopped": [broker.id for broker in running]})
     else:
-        names = ", ".join(str(broker.id) for broker in running)
-        print_line(f"Stopped broker {names} in {time.monotonic() - started:.2f} s.")
+        print_line(f"Stopped {broker_names(running)} in {time.monotonic() - began:.2f} s.")
     return 0
 
 
-def _kill(brokers: list[BrokerState]) -> None:
+def _kill(brokers: tuple[BrokerState, ...]) -> None:
     for broker in brokers:
         complain(f"broker {broker.id} did not stop in time and is killed", command="tidelog down")
         kill_broker(broker)

@@ -45,6 +45,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         _write_plain_table(columns, shown, numeric)
 
 
+def listed(words: Sequence[object]) -> str:
+    """Words as a sentence lists them: 1; 1 and 2; 1, 2 and 3."""
+    *others, last = map(str, words)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def size_text(size_bytes: int) -> str:
     """A size for people: 0 B, 812 B, 1.5 KiB, 3.2 GiB."""
     size = float(size_bytes)

@@ -1,25 +1,25 @@
 """`tidelog up`: a local cluster with nothing to prepare.
 
-started ──▶ ready, address printed ──▶ watched: important lines are passed on
-                                         │ Ctrl-C    ▶ SIGTERM, wait; again ▶ SIGKILL
-                                         │ `down`    ▶ said, exit 0
-                                         └ a death   ▶ said, with its last lines, exit 1
+What happens once it is up, and nobody wants to detach it, is in `foreground.py`.
 """
 
 import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from tidelog.base.errors import ConfigError
+from tidelog.cli.brokers import cluster_folder
+from tidelog.cli.foreground import Foreground, show_last_lines
 from tidelog.cli.interrupts import Interrupts
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, DataOption, JsonOption, Panel, SetOption
-from tidelog.cli.output import complain, print_heading, print_json, print_line
+from tidelog.cli.output import complain, listed, print_heading, print_json, print_line
 from tidelog.cli.program import command_for, program
 from tidelog.config.properties import parse_assignment
-from tidelog.lab.broker_output import is_important
-from tidelog.lab.cluster import ClusterPlan, LocalCluster
+from tidelog.lab.cluster import start_cluster
 from tidelog.lab.errors import (
     AlreadyRunning,
     BrokerDied,
@@ -28,13 +28,21 @@ from tidelog.lab.errors import (
     PortInUse,
     StartCancelled,
 )
-from tidelog.lab.folder import ClusterFolder, default_data_folder
+from tidelog.lab.folder import ClusterFolder
+from tidelog.lab.plan import (
+    DEFAULT_BROKER_COUNT,
+    SQLITE,
+    ClusterPlan,
+    Profile,
+    chosen_settings,
+    require_coordination,
+)
+from tidelog.lab.ports import PORT_MAX
+from tidelog.lab.starting import Patience, StartedBroker
 
 _HOST: Final = "127.0.0.1"
-_BROKER_COUNT_MAX: Final = 1
+_BROKER_COUNT_MAX: Final = 99
 _READY_WITHIN_S: Final = 60.0
-_WATCH_INTERVAL_S: Final = 0.1
-_GIVEN_BY_UP: Final = ("node.id", "broker.id")
 
 
 def register(app: typer.Typer) -> None:
@@ -43,11 +51,39 @@ def register(app: typer.Typer) -> None:
 
 def run(
     *,
-    brokers: Annotated[int, typer.Option(min=1, help="How many brokers; one, so far.")] = 1,
+    brokers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=_BROKER_COUNT_MAX,
+            help="How many brokers, each a process of its own.",
+            show_default=f"{DEFAULT_BROKER_COUNT}, or as many as the folder has",
+        ),
+    ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port of the first broker; 0 is any free one.")
+        int,
+        typer.Option(
+            min=0,
+            max=PORT_MAX,
+            help="Port of broker 1; the others have those that follow. 0 is any free ones.",
+        ),
     ] = 9092,
     data: DataOption = None,
+    coordination: Annotated[
+        str,
+        typer.Option(
+            metavar="sqlite|zookeeper:HOSTS",
+            help="Who keeps the cluster together: a file in the data folder, or a ZooKeeper "
+            "ensemble, as in zookeeper:HOST:PORT,HOST:PORT/CHROOT.",
+        ),
+    ] = SQLITE,
+    profile: Annotated[
+        Profile | None,
+        typer.Option(
+            help="Settings that go together. reliable: three replicas of every topic, two in sync "
+            "or acks=all is refused, no unclean election."
+        ),
+    ] = None,
     assignments: SetOption = [],  # noqa: B006 - typer copies it
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Return once it is ready; see 'tidelog down'.")
@@ -56,49 +92,52 @@ def run(
 ) -> int:
     """Start a local cluster.
 
-    Without --detach it stays in the foreground, passes on what its brokers warn about, and
-    Ctrl-C stops it cleanly. Exit 1 if a broker dies, 2 if it cannot start as asked.
+    Without --detach it stays in the foreground, says what becomes of its brokers, and Ctrl-C
+    stops it cleanly. Exit 1 if the last broker dies, 2 if it cannot start as asked.
     """
-    if brokers > _BROKER_COUNT_MAX:
-        raise ConfigError(f"--brokers is {brokers} but only a cluster of one can be started so far")
-    settings = _settings(assignments)
-    folder = ClusterFolder((data or default_data_folder()).expanduser().absolute())
-    plan = ClusterPlan(broker_count=brokers, host=_HOST, port=port, settings=settings)
-    cluster = LocalCluster(folder)
+    folder = cluster_folder(data)
+    before = folder.broker_ids()
+    count = brokers or max(DEFAULT_BROKER_COUNT, *before, 0)
+    if port + count - 1 > PORT_MAX:
+        raise ConfigError(f"--port is {port} but {count} brokers need ports up to {PORT_MAX}")
+    plan = ClusterPlan(
+        broker_count=count,
+        host=_HOST,
+        port=port,
+        coordination=require_coordination(coordination),
+        settings=chosen_settings(count, profile, dict(map(parse_assignment, assignments))),
+    )
     with Interrupts() as interrupts:
-        started = time.monotonic()
-        failed = _start(cluster, plan, interrupts)
-        if failed is not None:
-            return failed
-        took_s = time.monotonic() - started
+        began = time.monotonic()
+        started = _start(folder, plan, interrupts)
+        if isinstance(started, int):
+            return started
+        took_s = time.monotonic() - began
+        foreground = Foreground(folder, started, interrupts)
         if detach:
-            _announce(cluster, took_s, as_json=as_json, is_detached=True)
+            _announce(folder, plan, profile, started, took_s, as_json=as_json, is_detached=True)
+            _warn_of_absent(folder, plan, before)
             return 0
         try:
-            _announce(cluster, took_s, as_json=as_json, is_detached=False)
-            return _watch(cluster, interrupts)
+            _announce(folder, plan, profile, started, took_s, as_json=as_json, is_detached=False)
+            _warn_of_absent(folder, plan, before)
+            return foreground.watch()
         finally:
             # Nothing left to do, unless nobody reads what we print any more.
-            cluster.terminate()
-            cluster.wait(is_impatient=interrupts.at_least(2))
+            foreground.stop_the_rest()
 
 
-def _settings(assignments: list[str]) -> dict[str, str]:
-    settings = dict(map(parse_assignment, assignments))
-    for name in _GIVEN_BY_UP:
-        if name in settings:
-            raise ConfigError(f"{name} is given by 'up' itself; use 'tidelog broker' to choose it")
-    return settings
-
-
-def _start(cluster: LocalCluster, plan: ClusterPlan, interrupts: Interrupts) -> int | None:
-    """None if all went well, else the exit code."""
+def _start(
+    folder: ClusterFolder, plan: ClusterPlan, interrupts: Interrupts
+) -> tuple[StartedBroker, ...] | int:
+    """The brokers if all went well, else the exit code."""
+    patience = Patience(_READY_WITHIN_S, is_cancelled=interrupts.at_least(1))
     try:
-        cluster.start(plan, ready_within_s=_READY_WITHIN_S, is_cancelled=interrupts.at_least(1))
+        return start_cluster(folder, plan, patience)
     except StartCancelled:
         return 130
     except PortInUse as error:
-        raise ConfigError(f"{error}; choose another with --port") from error
+        raise ConfigError(f"{error}; {_ports_needed(plan)}") from error
     except FolderUnusable as error:
         raise ConfigError(f"{error}; name another with --data") from error
     except AlreadyRunning as error:
@@ -106,108 +145,121 @@ def _start(cluster: LocalCluster, plan: ClusterPlan, interrupts: Interrupts) -> 
             f"{error}; stop it with '{command_for('down', error.folder)}' "
             "or name another folder with --data"
         ) from error
-    except (BrokerDied, NotReady) as error:
-        complain(f"{error} while starting", command="tidelog up")
-        _show_last_lines(error.last_lines)
-        return 2 if isinstance(error, BrokerDied) and error.exit_code == 2 else 1
-    return None
+    except BrokerDied as error:
+        if error.sentence is not None:
+            complain(f"broker {error.broker_id}: {error.sentence}", command="tidelog up")
+        else:
+            complain(f"{error} while starting; its last lines:", command="tidelog up")
+            show_last_lines(error.last_lines)
+        return 2 if error.exit_code == 2 else 1
+    except NotReady as error:
+        complain(f"{error}; its last lines:", command="tidelog up")
+        show_last_lines(error.last_lines)
+        return 1
 
 
-def _announce(cluster: LocalCluster, took_s: float, *, as_json: bool, is_detached: bool) -> None:
+def _ports_needed(plan: ClusterPlan) -> str:
+    if plan.broker_count == 1:
+        return "choose another with --port"
+    last = plan.port + plan.broker_count - 1
+    return f"the brokers need {plan.port} to {last}; choose others with --port"
+
+
+def _warn_of_absent(folder: ClusterFolder, plan: ClusterPlan, before: Sequence[int]) -> None:
+    """Say which replicas are missing if the folder has had more brokers than it has now."""
+    absent = {
+        broker_id: folder.replica_count(broker_id)
+        for broker_id in before
+        if broker_id not in plan.broker_ids
+    }
+    if any(absent.values()):
+        who = listed([f"broker {each} ({count})" for each, count in absent.items()])
+        again = command_for(f"up --brokers {max(before)}", folder.root)
+        complain(
+            f"not started, with so many replicas: {who}; partitions that nobody else holds are "
+            f"offline until '{again}'",
+            command="tidelog up",
+        )
+
+
+def _announce(
+    folder: ClusterFolder,
+    plan: ClusterPlan,
+    profile: Profile | None,
+    started: Sequence[StartedBroker],
+    took_s: float,
+    *,
+    as_json: bool,
+    is_detached: bool,
+) -> None:
+    states = [broker.state for broker in started]
+    bootstrap = ",".join(state.address for state in states)
     if as_json:
         print_json(
             {
-                "bootstrap": cluster.bootstrap,
-                "data": str(cluster.folder.root),
+                "bootstrap": bootstrap,
+                "data": str(folder.root),
+                "coordination": plan.coordination,
+                "profile": profile,
                 "brokers": [
                     {"id": state.id, "host": state.host, "port": state.port, "pid": state.pid}
-                    for state in cluster.states
+                    for state in states
                 ],
             }
         )
     else:
-        heading, *lines = _welcome(cluster, took_s, is_detached=is_detached)
-        print_heading(heading)
-        for line in lines:
+        count = len(states)
+        print_heading(
+            f"tidelog is up: {count} broker{'s' if count > 1 else ''}, ready in {took_s:.2f} s"
+        )
+        for line in (
+            "",
+            *_facts(folder, plan, profile, bootstrap),
+            "",
+            "Try, in another terminal:",
+            "",
+            *_suggestions(folder.root, bootstrap, count),
+            "",
+            f"Stop it with:  {command_for('down', folder.root)}"
+            if is_detached
+            else "Ctrl-C stops it.",
+        ):
             print_line(line)
     sys.stdout.flush()
 
 
-def _welcome(cluster: LocalCluster, took_s: float, *, is_detached: bool) -> list[str]:
-    folder = cluster.folder
+def _facts(
+    folder: ClusterFolder, plan: ClusterPlan, profile: Profile | None, bootstrap: str
+) -> list[str]:
+    facts = {"bootstrap": bootstrap, "data": str(folder.root)}
+    number = "*" if plan.broker_count > 1 else "1"
+    facts["log"] = str(folder.root / f"broker-{number}" / "broker.log")
+    if plan.coordination != SQLITE:
+        facts["zookeeper"] = plan.coordination.partition(":")[2]
+    replicas = plan.settings["default.replication.factor"]
+    if profile is Profile.RELIABLE:
+        in_sync = plan.settings["min.insync.replicas"]
+        facts["reliable"] = (
+            f"{replicas} replicas of every topic, {in_sync} of them in sync or acks=all is refused"
+        )
+        facts[""] = "have your producers use acks=all; 'tidelog produce' does"
+    elif plan.broker_count > 1:
+        facts["topics"] = (
+            f"{replicas} replica{'' if replicas == '1' else 's'}, unless you ask for another number"
+        )
+    return [f"  {name:<12}{value}" for name, value in facts.items()]
+
+
+def _suggestions(data_folder: Path, bootstrap: str, broker_count: int) -> list[str]:
     tidelog = program()
-    bootstrap = cluster.bootstrap
-    target = "" if bootstrap == DEFAULT_BOOTSTRAP else f" --bootstrap {bootstrap}"
-    count = len(cluster.brokers)
-    stop = (
-        f"Stop it with:  {command_for('down', folder.root)}" if is_detached else "Ctrl-C stops it."
-    )
-    return [
-        f"tidelog is up: {count} broker{'s' if count > 1 else ''}, ready in {took_s:.2f} s",
-        "",
-        f"  bootstrap   {bootstrap}",
-        f"  data        {folder.root}",
-        f"  log         {folder.output_file(cluster.states[0].id)}",
-        "",
-        "Try, in another terminal:",
-        "",
-        f"  {tidelog} topics create demo --partitions 3{target}",
-        f"  echo hello | {tidelog} produce demo{target}",
-        f"  {tidelog} consume demo --follow{target}",
-        "",
-        stop,
+    is_found = bootstrap.split(",", maxsplit=1)[0] == DEFAULT_BOOTSTRAP
+    target = "" if is_found else f" --bootstrap {bootstrap}"
+    suggestions = [
+        f"{tidelog} topics create demo --partitions 3{target}",
+        f"echo hello | {tidelog} produce demo{target}",
+        f"{tidelog} consume demo --follow{target}",
     ]
-
-
-def _watch(cluster: LocalCluster, interrupts: Interrupts) -> int:
-    while cluster.died() is None:
-        if interrupts.count:
-            return _stop(cluster, interrupts)
-        _pass_on_output(cluster)
-        time.sleep(_WATCH_INTERVAL_S)
-    return _after_death(cluster, interrupts)
-
-
-def _pass_on_output(cluster: LocalCluster) -> None:
-    for broker in cluster.brokers:
-        for line in filter(is_important, broker.output.new_lines()):
-            sys.stderr.write(f"broker {broker.state.id}: {line}\n")
-
-
-def _stop(cluster: LocalCluster, interrupts: Interrupts) -> int:
-    print_line("\nStopping; Ctrl-C again kills.")
-    sys.stdout.flush()
-    started = time.monotonic()
-    cluster.terminate()
-    if not cluster.wait(is_impatient=interrupts.at_least(2)):
-        cluster.kill()
-        complain("killed; the next start has to check its logs", command="tidelog up")
-        return 1
-    _pass_on_output(cluster)
-    failed = [broker for broker in cluster.brokers if broker.child.returncode != 0]
-    for broker in failed:
-        complain(f"{cluster.death_of(broker)} while stopping", command="tidelog up")
-    if failed:
-        return 1
-    print_line(f"Stopped cleanly in {time.monotonic() - started:.2f} s.")
-    return 0
-
-
-def _after_death(cluster: LocalCluster, interrupts: Interrupts) -> int:
-    dead = cluster.died()
-    assert dead is not None
-    death = cluster.death_of(dead)
-    cluster.terminate()
-    if not cluster.wait(is_impatient=interrupts.at_least(1)):
-        cluster.kill()
-    if death.exit_code == 0:
-        print_line(f"Broker {death.broker_id} was stopped by somebody else.")
-        return 0
-    complain(f"{death}; its last lines:", command="tidelog up")
-    _show_last_lines(death.last_lines)
-    return 1
-
-
-def _show_last_lines(lines: tuple[str, ...]) -> None:
-    for line in lines:
-        sys.stderr.write(f"  {line}\n")
+    if broker_count > 1:
+        suggestions.append(command_for("kill 2", data_folder))
+        suggestions.append(command_for("restart 2", data_folder))
+    return [f"  {suggestion}" for suggestion in suggestions]

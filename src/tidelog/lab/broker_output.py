@@ -2,6 +2,7 @@
 
 import re
 from collections import deque
+from os import SEEK_END
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -37,7 +38,10 @@ def is_important(line: str) -> bool:
 
 
 class OutputTail:
-    """Whole lines appended to a file since the last look, starting at `position`."""
+    """Whole lines appended to a file since the last look, starting at `position`.
+
+    A file that has become shorter is another one, and read from its start.
+    """
 
     def __init__(self, path: Path, position: int) -> None:
         self._path = path
@@ -48,6 +52,8 @@ class OutputTail:
         """Lines that were finished since the last call; none if the file is not there yet."""
         try:
             with self._path.open("rb") as file:
+                if file.seek(0, SEEK_END) < self._position:
+                    self._position, self._half_line = 0, ""
                 file.seek(self._position)
                 data = file.read()
         except FileNotFoundError:

@@ -5,6 +5,8 @@ from signal import Signals
 
 from tidelog.base.errors import TidelogError
 
+_COMPLAINT = "tidelog broker: "
+
 
 class LabError(TidelogError):
     """A local cluster is not as it should be. The message says where to look."""
@@ -34,13 +36,18 @@ class PortInUse(LabError):
 
 
 class BrokerDied(LabError):
-    """A broker ended without being told to. `last_lines` are the end of what it printed."""
+    """A broker ended without being told to. `last_lines` are the end of what it printed.
+
+    `sentence` is what it gave as the reason: a broker that cannot start says why and ends.
+    """
 
     def __init__(self, broker_id: int, exit_code: int, last_lines: tuple[str, ...]) -> None:
         super().__init__(f"broker {broker_id} {exit_text(exit_code)}")
         self.broker_id = broker_id
         self.exit_code = exit_code
         self.last_lines = last_lines
+        complaints = [line for line in last_lines if line.startswith(_COMPLAINT)]
+        self.sentence = complaints[-1].removeprefix(_COMPLAINT) if complaints else None
 
 
 class NotReady(LabError):

@@ -2,8 +2,8 @@
 
 DIR/
   cluster.json            who runs; written by whoever started the brokers
-  cluster.lock            held while a cluster is being started
-  coordination.db         the embedded coordinator of all brokers
+  cluster.lock            held while brokers are being started or stopped
+  coordination.db         the embedded coordinator of all brokers, unless they use ZooKeeper
   broker-1/
     server.properties     the settings it was started with
     broker.pid
@@ -11,9 +11,16 @@ DIR/
     logs/                 its log.dirs
 """
 
+import fcntl
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+_BROKER_FOLDER = re.compile(r"broker-([1-9][0-9]?)")
+_PARTITION_FOLDER = re.compile(r".+-[0-9]+")
 
 
 def default_data_folder() -> Path:
@@ -54,3 +61,25 @@ class ClusterFolder:
 
     def log_dir(self, broker_id: int) -> Path:
         return self.broker_folder(broker_id) / "logs"
+
+    def broker_ids(self) -> list[int]:
+        """The brokers that were ever started here, in order."""
+        if not self.root.is_dir():
+            return []
+        found = (_BROKER_FOLDER.fullmatch(path.name) for path in self.root.iterdir())
+        return sorted(int(name[1]) for name in found if name is not None)
+
+    def replica_count(self, broker_id: int) -> int:
+        """How many partitions the broker has a folder for."""
+        log_dir = self.log_dir(broker_id)
+        if not log_dir.is_dir():
+            return 0
+        return sum(_PARTITION_FOLDER.fullmatch(path.name) is not None for path in log_dir.iterdir())
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep others from starting and stopping brokers here; waits until nobody does."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with self.lock_file.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield

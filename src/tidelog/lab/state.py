@@ -8,6 +8,7 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tidelog.client.bootstrap import Address
 from tidelog.lab.errors import LabError
 from tidelog.lab.processes import ProcessIdentity, is_running
 
@@ -35,10 +36,13 @@ class BrokerState:
         return is_running(self.process)
 
     @property
-    def address(self) -> str:
+    def endpoint(self) -> Address:
         """Where a client on this machine reaches it."""
-        host = "127.0.0.1" if self.host in _ANY_ADDRESS else self.host
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        return Address("127.0.0.1" if self.host in _ANY_ADDRESS else self.host, self.port)
+
+    @property
+    def address(self) -> str:
+        return str(self.endpoint)
 
 
 def read_state(path: Path) -> tuple[BrokerState, ...]:

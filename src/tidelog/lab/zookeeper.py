@@ -37,10 +37,10 @@ from tidelog.lab.errors import (
     AlreadyRunning,
     FolderUnusable,
     LabError,
-    PortInUse,
     StartCancelled,
     exit_text,
 )
+from tidelog.lab.ports import hold_any_port, hold_port
 from tidelog.lab.processes import ProcessIdentity, identify, is_running, send_signal, wait_for_end
 
 HOST: Final = "127.0.0.1"
@@ -83,8 +83,6 @@ _SETTINGS: Final = {
     "4lw.commands.whitelist": "srvr, mntr, ruok",
     "autopurge.purgeInterval": "1",
 }
-# Below what systems give to outgoing connections: a server that restarts finds its ports free.
-_FREE_PORTS: Final = range(12_000, 32_000)
 _POLL_INTERVAL_S: Final = 0.02
 _ANSWER_TIMEOUT_S: Final = 2.0
 
@@ -435,32 +433,12 @@ def _choose_ports(server_ids: Sequence[int], first_port: int) -> dict[int, _Port
         chosen = {}
         for index, server_id in enumerate(server_ids):
             if first_port:
-                client = held.enter_context(_bound(first_port + index))
+                client = hold_port(held, HOST, first_port + index)
             else:
-                client = _bind_any(held, chance)
-            others = [_bind_any(held, chance) for _ in range(2)]
-            chosen[server_id] = _Ports(*(each.getsockname()[1] for each in (client, *others)))
+                client = hold_any_port(held, HOST, chance)
+            quorum, election = (hold_any_port(held, HOST, chance) for _ in range(2))
+            chosen[server_id] = _Ports(client, quorum, election)
     return chosen
-
-
-def _bind_any(held: ExitStack, chance: random.Random) -> socket.socket:
-    while True:
-        try:
-            return held.enter_context(_bound(chance.choice(_FREE_PORTS)))
-        except PortInUse:
-            continue
-
-
-def _bound(port: int) -> socket.socket:
-    probe = socket.socket()
-    # As the server will: connections of one that was just stopped do not count.
-    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        probe.bind((HOST, port))
-    except (OSError, OverflowError) as error:
-        probe.close()
-        raise PortInUse(HOST, port) from error
-    return probe
 
 
 def _ask(port: int, word: str) -> str:

@@ -1,6 +1,7 @@
 """Wrong usage is one sentence on stderr and exit code 2; help goes to stdout (O1)."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -44,15 +45,30 @@ NOBODY = "127.0.0.1:1"
         (["up", "--set", "node.id=3"], "tidelog up: node.id is given"),
         (["up", "--data", "a,b"], "tidelog up: the data folder "),
         (["up", "--data", "a\nb"], "tidelog up: the data folder "),
-        (["up", "--brokers", "2"], "tidelog up: --brokers is 2"),
+        (["up", "--brokers", "0"], "tidelog up: invalid value for '--brokers'"),
         (["up", "--port", "70000"], "tidelog up: invalid value for '--port'"),
+        (["up", "--port", "65534"], "tidelog up: --port is 65534 but 3 brokers need"),
+        (["up", "--set", "listeners=PLAINTEXT://:9092"], "tidelog up: listeners cannot be"),
+        (["up", "--set", "zookeeper.connect=x"], "tidelog up: zookeeper.connect is given"),
+        (["up", "--coordination", "zookeeper"], "tidelog up: --coordination is 'zookeeper'"),
+        (["up", "--coordination", "etcd:x"], "tidelog up: --coordination is 'etcd:x'"),
+        (["up", "--coordination", "zookeeper:a b"], "tidelog up: the ZooKeeper ensemble is 'a b'"),
+        (["up", "--profile", "fast"], "tidelog up: invalid value for '--profile'"),
+        (["up", "--profile", "reliable", "--brokers", "2"], "tidelog up: --brokers is 2 but"),
+        (["restart"], "tidelog restart: missing argument 'BROKER...'"),
+        (["kill", "x"], "tidelog kill: invalid value for 'BROKER...'"),
         (["broker"], "tidelog broker: give it a properties file"),
         (["broker", "--confg", "x"], "tidelog broker: no such option: --confg"),
     ],
 )
 def test_wrong_usage_is_one_sentence(
-    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    complaint: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
+    monkeypatch.setenv("TIDELOG_DATA", str(tmp_path))
     assert app.run(arguments) == 2
     printed = capsys.readouterr()
     assert printed.out == ""

@@ -4,7 +4,14 @@ import json
 
 import pytest
 
-from tidelog.cli.output import complain, duration_text, print_json, print_table, size_text
+from tidelog.cli.output import (
+    complain,
+    duration_text,
+    listed,
+    print_json,
+    print_table,
+    size_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +41,13 @@ def test_size_is_shown_in_its_unit(size_bytes: int, text: str) -> None:
 )
 def test_duration_is_shown_in_two_units(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("words", "text"), [([1], "1"), ([1, 2], "1 and 2"), (["a", "b", "c"], "a, b and c")]
+)
+def test_words_are_listed_as_in_a_sentence(words: list[object], text: str) -> None:
+    assert listed(words) == text
 
 
 def test_table_in_a_pipe_is_plain_and_never_cut(capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,6 +50,15 @@ def test_tail_hands_out_whole_lines_once(tmp_path: Path) -> None:
     assert tail.new_lines() == []
 
 
+def test_file_that_was_moved_aside_is_read_from_its_new_start(tmp_path: Path) -> None:
+    path = tmp_path / "broker.log"
+    path.write_text("old and long\nhalf")
+    tail = OutputTail(path, 0)
+    assert tail.new_lines() == ["old and long"]
+    path.write_text("new\n")
+    assert tail.new_lines() == ["new"]
+
+
 def test_last_lines_are_those_of_this_start(tmp_path: Path) -> None:
     path = tmp_path / "broker.log"
     path.write_text("old\n" + "".join(f"{number}\n" for number in range(20)))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.lab.errors import exit_text
+from tidelog.lab.errors import BrokerDied, exit_text
 
 
 @pytest.mark.parametrize(
@@ -16,3 +16,9 @@ from tidelog.lab.errors import exit_text
 )
 def test_end_of_a_process_is_worded(exit_code: int, text: str) -> None:
     assert exit_text(exit_code) == text
+
+
+def test_reason_that_a_broker_gives_is_told_from_what_it_logs() -> None:
+    lines = ("2026-01-01T00:00:00.000Z INFO    x: y", "tidelog broker: no ZooKeeper server at z")
+    assert BrokerDied(1, 1, lines).sentence == "no ZooKeeper server at z"
+    assert BrokerDied(1, 1, lines[:1]).sentence is None

@@ -22,3 +22,14 @@ def test_brokers_do_not_share_files() -> None:
     folder = ClusterFolder(Path("/data"))
     assert folder.log_dir(1) != folder.log_dir(2)
     assert folder.output_file(1).parent == folder.broker_folder(1)
+
+
+def test_folder_knows_the_brokers_it_has_had_and_their_replicas(tmp_path: Path) -> None:
+    folder = ClusterFolder(tmp_path)
+    assert ClusterFolder(tmp_path / "absent").broker_ids() == []
+    for name in ("demo-0", "demo-11", "a.b-2", ".tidelog"):
+        (folder.log_dir(2) / name).mkdir(parents=True)
+    (tmp_path / "broker-x").mkdir()
+    folder.broker_folder(10).mkdir()
+    assert folder.broker_ids() == [2, 10]
+    assert (folder.replica_count(2), folder.replica_count(10)) == (3, 0)

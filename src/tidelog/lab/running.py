@@ -1,0 +1,151 @@
+"""Brokers that run in a data folder, whoever started them: found, stopped, killed, restarted.
+
+They are found through the state file, which says who was started; who is alive is asked of the
+operating system. Whoever changes both - who runs and what the file says - holds the folder's lock.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from tidelog.client.errors import ClientError
+from tidelog.client.membership import ask_membership
+from tidelog.lab.errors import LabError
+from tidelog.lab.folder import ClusterFolder
+from tidelog.lab.ports import choose_ports
+from tidelog.lab.processes import send_signal, wait_for_end
+from tidelog.lab.starting import (
+    Patience,
+    spawn,
+    wait_until_acquainted,
+    wait_until_ready,
+)
+from tidelog.lab.state import BrokerState, read_state, write_state
+
+# A broker that has not stopped by then does not keep the next from beginning to.
+_TURN_S: Final = 5.0
+_POLL_INTERVAL_S: Final = 0.005
+_ANSWER_WITHIN_S: Final = 0.5
+
+
+def running_brokers(folder: ClusterFolder) -> tuple[BrokerState, ...]:
+    """The brokers of the cluster in `folder` that are alive."""
+    return tuple(broker for broker in read_state(folder.state_file) if broker.is_alive)
+
+
+def find_brokers(folder: ClusterFolder, broker_ids: Sequence[int]) -> tuple[BrokerState, ...]:
+    """The brokers of these numbers, alive or not; LabError if one was not started here."""
+    known = {broker.id: broker for broker in read_state(folder.state_file)}
+    if not known:
+        raise LabError(f"no cluster was started in {folder.root}")
+    for broker_id in broker_ids:
+        if broker_id not in known:
+            numbers = ", ".join(map(str, known))
+            raise LabError(f"there is no broker {broker_id} in {folder.root}, only {numbers}")
+    return tuple(known[broker_id] for broker_id in broker_ids)
+
+
+def stop_in_turn(
+    brokers: Iterable[BrokerState], *, is_impatient: Callable[[], bool]
+) -> tuple[BrokerState, ...]:
+    """Tell brokers to stop cleanly, one when the one before has; who runs on when time is up.
+
+    One after the other, so that each has somebody to hand its leaderships to; the controller is
+    the last, so that somebody is there to move them.
+    """
+    told: list[BrokerState] = []
+    for broker in _controller_last(brokers):
+        send_signal(broker.process, signal.SIGTERM)
+        told.append(broker)
+        turn_ends_at = time.monotonic() + _TURN_S
+        while broker.is_alive and time.monotonic() < turn_ends_at and not is_impatient():
+            time.sleep(_POLL_INTERVAL_S)
+    while (remaining := tuple(each for each in told if each.is_alive)) and not is_impatient():
+        time.sleep(_POLL_INTERVAL_S)
+    return remaining
+
+
+def stop_cluster(
+    folder: ClusterFolder, known: Iterable[BrokerState], *, is_impatient: Callable[[], bool]
+) -> tuple[BrokerState, ...]:
+    """Stop all that run in the folder, and forget them; who runs on when the caller is impatient.
+
+    Nobody can start one again in the meantime. `known` are stopped even if somebody has removed
+    the folder under them.
+    """
+    with folder.locked():
+        running = {
+            broker.id: broker for broker in (*running_brokers(folder), *known) if broker.is_alive
+        }
+        remaining = stop_in_turn(running.values(), is_impatient=is_impatient)
+        forget_brokers(folder)
+    return remaining
+
+
+def kill_broker(broker: BrokerState) -> None:
+    """End a broker at once, as a power cut would, and return when it has."""
+    send_signal(broker.process, signal.SIGKILL)
+    # Ends: nothing survives SIGKILL but a process stuck in the kernel, and that one is worth it.
+    while not wait_for_end(broker.process, timeout_s=60):
+        continue
+
+
+def restart_broker(
+    folder: ClusterFolder, broker_id: int, *, stop_within_s: float, patience: Patience
+) -> BrokerState:
+    """Start a broker again where it was, with the settings it had; stop it first if it runs."""
+    with folder.locked():
+        (before,) = find_brokers(folder, [broker_id])
+        stop_by = time.monotonic() + stop_within_s
+        if stop_in_turn([before], is_impatient=lambda: time.monotonic() >= stop_by):
+            raise LabError(
+                f"broker {broker_id} (pid {before.pid}) did not stop within {stop_within_s:g} s"
+            )
+        choose_ports(before.host, first_port=before.port, count=1)
+        started = spawn(folder, broker_id, host=before.host, port=before.port)
+        _replace_state(folder, started.state)
+    try:
+        wait_until_ready(folder, [started], patience)
+        wait_until_acquainted(folder, [started], patience)
+    except BaseException:
+        started.child.kill()
+        started.child.wait()  # Nothing survives SIGKILL.
+        raise
+    return started.state
+
+
+def forget_brokers(folder: ClusterFolder) -> None:
+    """Remove what says that brokers were started here, unless one of them runs."""
+    brokers = read_state(folder.state_file)
+    if any(broker.is_alive for broker in brokers):
+        return
+    for broker in brokers:
+        folder.pid_file(broker.id).unlink(missing_ok=True)
+    folder.state_file.unlink(missing_ok=True)
+
+
+def _replace_state(folder: ClusterFolder, changed: BrokerState) -> None:
+    states = read_state(folder.state_file)
+    write_state(
+        folder.state_file,
+        tuple(changed if broker.id == changed.id else broker for broker in states),
+    )
+
+
+def _controller_last(brokers: Iterable[BrokerState]) -> list[BrokerState]:
+    ordered = list(brokers)
+    if len(ordered) > 1:
+        controller_id = _controller_id(ordered)
+        ordered.sort(key=lambda broker: broker.id == controller_id)
+    return ordered
+
+
+def _controller_id(brokers: Sequence[BrokerState]) -> int | None:
+    """Who controls the cluster, if one of the brokers says so at once."""
+    for broker in brokers:
+        try:
+            return ask_membership(broker.endpoint, timeout_s=_ANSWER_WITHIN_S).controller_id
+        except ClientError:
+            continue
+    return None
