@@ -294,7 +294,7 @@ cdef class FastProduce:
         if self._topic_id is not None:
             topic = (<dict>self._partitions._names).get(self._topic_id)
         key = (topic, <int32_t>read_number(frame + partition_at, 4))
-        runner = (<dict>self._partitions._serving).get(key)
+        runner = (<dict>self._partitions._runners).get(key)
         if type(runner) is not PartitionRunner:
             return None
         cdef int64_t now_ms = wall_clock_ms() if self._now_ms is None else self._now_ms()
