@@ -211,6 +211,11 @@ class PartitionRunner:
         return self._high_watermark
 
     @property
+    def announced_end_offset(self) -> Offset:
+        """Where the log ends for others: what this leader is flushing is nobody's yet."""
+        return self.log.log_end_offset if self.leader is None else self.leader.log_end_offset
+
+    @property
     def leading(self) -> PartitionLeader:
         """The leader machine, or RequestRefused(NOT_LEADER_OR_FOLLOWER)."""
         if self.leader is None:
@@ -598,7 +603,7 @@ class PartitionRunner:
         if leader.leader_epoch > self.epochs.latest_epoch:
             # Before anything is written in it: a follower that has records of an epoch between
             # the last two has to learn that those are not here (KIP-101).
-            self._start_epoch(leader.leader_epoch, leader.log_end_offset)
+            self._start_epoch(leader.leader_epoch, self.log.log_end_offset)
         self._waiters.wake(leader.high_watermark)
         self._announce(0)
 

@@ -413,7 +413,7 @@ class Replicas:
             isr_version=state.partition_epoch,
             live_brokers=self._live_brokers,
             log_start_offset=runner.log.log_start_offset,
-            log_end_offset=runner.log.log_end_offset,
+            log_end_offset=runner.announced_end_offset,
             high_watermark=runner.high_watermark,
             min_insync_replicas=runner.config.min_insync_replicas,
             replica_lag_time_max_ms=self._config.replication.replica_lag_time_max_ms,

@@ -88,12 +88,14 @@ async def test_a_new_leader_epoch_does_not_show_what_is_not_flushed() -> None:
         world.executor.hold(BACKGROUND)
         waiting = world.produce("t", plain_batch(1))
         world.elect("t")
+        await world.settle()
         assert world.runner("t").leader_epoch == 1
         assert world.runner("t").high_watermark == 0
         world.executor.release(BACKGROUND)
         await world.settle()
         assert waiting.code == 0
         assert world.runner("t").high_watermark == 1
+        assert world.runner("t").epochs.entries == ((0, 0), (1, 1))
 
 
 @in_virtual_time
