@@ -70,6 +70,7 @@ class LogDirRunner:
         self._loop = loop
         self._open_log_dir = open_log_dir
         self._is_recovering = False
+        self._is_vouched_for = False
         self._written: dict[str, Mapping[TopicPartition, Offset]] = {}
         self._deletions: set[asyncio.TimerHandle] = set()
         self._cutting: dict[TopicPartition, Offset] = {}
@@ -94,7 +95,11 @@ class LogDirRunner:
 
         Raises StorageError or ConfigError, and nothing has changed then.
         """
-        self.log_dir = await self.executor.urgent(self._open_log_dir)
+        log_dir = await self.executor.urgent(self._open_log_dir)
+        # Also if it is this very process that did not close it in order, when it failed.
+        log_dir.is_vouched_for |= self._is_vouched_for
+        self._is_vouched_for = log_dir.is_vouched_for
+        self.log_dir = log_dir
         self.offline_reason = None
         self._is_recovering = True
         self._written.clear()
@@ -139,6 +144,7 @@ class LogDirRunner:
 
     async def write_boot_id(self, boot_id: str) -> None:
         """The cluster knows by now what this directory may have lost: vouch for it anew."""
+        self._is_vouched_for = True
         log_dir = self.log_dir
         if log_dir is None or not self.is_online:
             return
