@@ -36,6 +36,7 @@ class Replica:
     epochs: EpochHistory = field(default_factory=lambda: EpochHistory(()))
     high_watermark: Offset = field(default=Offset(0))
     is_up: bool = True
+    broker_epoch: int = 0
 
     @property
     def end(self) -> Offset:
@@ -145,6 +146,7 @@ class Replicas:
         return self._effects(
             self._required_leader().on_follower_fetch(
                 broker,
+                broker_epoch=self.replicas[broker].broker_epoch,
                 fetch_offset=self.replicas[broker].end,
                 log_start_offset=Offset(0),
                 now_ms=self.now_ms,
@@ -213,7 +215,9 @@ class Replicas:
         return unanswered
 
     def _restart(self, command: Command) -> list[str]:
-        self.replicas[_id(command, "broker")].is_up = True
+        replica = self.replicas[_id(command, "broker")]
+        replica.is_up = True
+        replica.broker_epoch += 1
         return self._sessions_changed()
 
     def _sessions_changed(self) -> list[str]:
@@ -291,8 +295,12 @@ class Replicas:
         assert self.leader is not None, "this command needs a leader"
         return self.leader
 
-    def _live(self) -> frozenset[BrokerId]:
-        return frozenset(broker for broker, replica in self.replicas.items() if replica.is_up)
+    def _live(self) -> dict[BrokerId, int]:
+        return {
+            broker: replica.broker_epoch
+            for broker, replica in self.replicas.items()
+            if replica.is_up
+        }
 
 
 def _id(command: Command, key: str) -> BrokerId:

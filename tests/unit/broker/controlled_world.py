@@ -1,28 +1,38 @@
 """A world whose cluster is run by a real controller, on a coordinator in memory."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
-from tests.unit.broker.controllers import FlakyTree, running
+from tests.unit.broker.controllers import FlakyTree, controller, serving
 from tests.unit.broker.served import ServedWorld, served_world
+from tidelog.broker.admin_requests import AdminRequests
+from tidelog.broker.broker_channels import BrokerChannels
+from tidelog.broker.control_requests import ControlRequests
+from tidelog.broker.controlled_brokers import LocalBroker
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.handlers.init_producer_id import InitProducerIdHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.topic_creation import TopicCreation
-from tidelog.core.controller.changes import changes_between
-from tidelog.core.controller.image import EMPTY_IMAGE
+from tidelog.core.controller.changes import Change
+from tidelog.core.controller.image import ClusterImage
+
+DELIVERY_WAIT_MAX_S = 2.0
 
 
 class ControlledWorld:
     """A served world and those who run it."""
 
-    def __init__(self, served: ServedWorld, controller: ControllerRunner, tree: FlakyTree) -> None:
+    def __init__(self, served: ServedWorld, runner: ControllerRunner, tree: FlakyTree) -> None:
         self.served = served
         self.world = served.world
-        self.controller = controller
+        self.controller = runner
+        self.requests = AdminRequests(runner)
         self.tree = tree
-        self.creation = TopicCreation(controller, served.world.replicas)
+        self.creation = TopicCreation(
+            self.requests, None, partial(runner.delivered, DELIVERY_WAIT_MAX_S)
+        )
         self.metadata = MetadataHandler(
             partitions=served.world.partitions,
             topic_creation=self.creation,
@@ -30,7 +40,23 @@ class ControlledWorld:
             tasks=served.requests,
             large=served.large,
         )
-        self.init_producer_id = InitProducerIdHandler(controller=controller, tasks=served.requests)
+        self.init_producer_id = InitProducerIdHandler(
+            controller=self.requests, tasks=served.requests
+        )
+        control = ControlRequests(runner, self.world.replicas)
+        runner.use_channels(
+            BrokerChannels(
+                connect=lambda _broker: LocalBroker(control),
+                on_told=runner.on_told,
+                on_succeeded=runner.on_succeeded,
+                tasks=self.world.tasks,
+            )
+        )
+        runner.subscribe(self.on_image)
+
+    def on_image(self, image: ClusterImage, changes: Sequence[Change]) -> None:
+        self.world.image = image
+        self.world.replicas.on_image(image, changes)
 
     async def settle(self) -> None:
         """The coordinator takes turns of its own."""
@@ -41,12 +67,9 @@ class ControlledWorld:
 @asynccontextmanager
 async def controlled_world() -> AsyncIterator[ControlledWorld]:
     tree = FlakyTree()
-    async with served_world() as served, running(tree, node_id="1") as controller:
-        world = served.world
-        world.image = controller.image
-        world.partitions.on_image(controller.image, changes_between(EMPTY_IMAGE, controller.image))
-        controller.subscribe(world.replicas.on_image)
-        controlled = ControlledWorld(served, controller, tree)
+    async with served_world() as served:
+        controlled = ControlledWorld(served, controller(tree, node_id="1"), tree)
         served.serve(controlled.metadata, controlled.init_producer_id)
-        yield controlled
-        await asyncio.sleep(0)
+        async with serving(controlled.controller):
+            yield controlled
+            await asyncio.sleep(0)

@@ -11,7 +11,7 @@ from tidelog.config.broker import BrokerConfig
 from tidelog.coordination.memory import MemoryCoordinator, MemoryTree
 from tidelog.coordination.port import Coordinator, CoordinatorUnavailable, Operation
 from tidelog.core.controller.changes import Change
-from tidelog.core.controller.image import ClusterImage, Endpoint
+from tidelog.core.controller.image import ClusterImage, Endpoint, LastStop
 
 ENDPOINTS = (Endpoint("PLAINTEXT", "PLAINTEXT", "localhost", 9092),)
 
@@ -94,17 +94,28 @@ def controller(tree: MemoryTree, **settings: str) -> ControllerRunner:
     return ControllerRunner(
         connect=connect,
         config=BrokerConfig.load(named),
-        endpoints=ENDPOINTS,
         clock=FixedClock(),
         chance=Random(7),
     )
 
 
+async def start(runner: ControllerRunner) -> ClusterImage:
+    """Join the cluster and become part of it, as a broker that was stopped in order does."""
+    await runner.join()
+    await runner.register(ENDPOINTS, LastStop.CLEAN)
+    return runner.image
+
+
 @asynccontextmanager
 async def running(tree: MemoryTree, **settings: str) -> AsyncIterator[ControllerRunner]:
     """A broker's controller, started, served and stopped."""
-    runner = controller(tree, **settings)
-    await runner.start()
+    async with serving(controller(tree, **settings)) as runner:
+        yield runner
+
+
+@asynccontextmanager
+async def serving(runner: ControllerRunner) -> AsyncIterator[ControllerRunner]:
+    await start(runner)
     task = asyncio.create_task(runner.run())
     try:
         yield runner

@@ -114,6 +114,8 @@ class ServedWorld:
         return Dispatcher(
             produce=self.produce,
             direct=self.direct,
+            inter_broker={},
+            forwarding=None,
             load_cold=lambda: {},
             tasks=self.requests,
             large=self.large,

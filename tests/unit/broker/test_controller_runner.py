@@ -12,10 +12,12 @@ from tests.unit.broker.controllers import (
     Observer,
     controller,
     running,
+    start,
 )
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tidelog.base.errors import ConfigError, ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import NO_BROKER, BrokerId, ControllerEpoch
+from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.controller_runner import RETRY_BACKOFF_S, ControllerRunner
 from tidelog.config.dynamic import AlterOperation
 from tidelog.coordination.memory import MemoryTree
@@ -48,7 +50,7 @@ SOMEBODY_ELSE = 0
 
 async def create(runner: ControllerRunner, *names: str, count: int = 1) -> list[TopicOutcome]:
     wanted = [NewTopic(name=name, partition_count=count) for name in names]
-    return await runner.create_topics(wanted, validate_only=False)
+    return await AdminRequests(runner).create_topics(wanted, validate_only=False)
 
 
 async def settled() -> None:
@@ -76,7 +78,7 @@ async def test_the_first_broker_registers_and_becomes_controller() -> None:
         assert len(image.cluster_id) == 22
         assert tree.children("/") == [
             "admin", "brokers", "cluster", "config", "controller", "controller_epoch",
-            "latest_producer_id_block",
+            "latest_producer_id_block", "log_dir_event_notification",
         ]  # fmt: skip
         assert fields(tree, "/controller")["brokerid"] == 3
         assert fields(tree, "/brokers/ids/3")["endpoints"] == ["PLAINTEXT://localhost:9092"]
@@ -128,7 +130,7 @@ async def test_whoever_subscribes_before_the_start_hears_everything() -> None:
     runner = controller(tree)
     observer = Observer(EMPTY_IMAGE)
     runner.subscribe(observer)
-    assert await runner.start() == observer.image
+    assert await start(runner) == observer.image
     assert set(observer.image.topics) == {"a", "b"}
     await runner.stop()
 
@@ -169,12 +171,14 @@ async def test_validating_changes_nothing() -> None:
     async with running(tree) as runner:
         await create(runner, "t")
         before, writes = runner.image, tree.write_count
-        (created,) = await runner.create_topics([NewTopic(name="n")], validate_only=True)
-        (grown,) = await runner.create_partitions(
+        (created,) = await AdminRequests(runner).create_topics(
+            [NewTopic(name="n")], validate_only=True
+        )
+        (grown,) = await AdminRequests(runner).create_partitions(
             [NewPartitions(topic="t", partition_count=9)], validate_only=True
         )
         resource = ConfigResource(ResourceType.TOPIC, "t")
-        (altered,) = await runner.alter_configs(
+        (altered,) = await AdminRequests(runner).alter_configs(
             [(resource, (("retention.ms", "1"),))], validate_only=True
         )
         assert {created.error, grown.error, altered.error} == {ErrorCode.NONE}
@@ -195,10 +199,12 @@ async def test_a_request_is_one_transaction_however_many_topics_it_has() -> None
 async def test_defaults_of_the_broker_count_also_those_set_at_run_time() -> None:
     tree = MemoryTree()
     async with running(tree, num_partitions="3") as runner:
-        (outcome,) = await runner.create_topics([NewTopic(name="t")], validate_only=False)
+        (outcome,) = await AdminRequests(runner).create_topics(
+            [NewTopic(name="t")], validate_only=False
+        )
         assert outcome.partition_count == 3
         resource = ConfigResource(ResourceType.BROKER, "")
-        await runner.alter_configs(
+        await AdminRequests(runner).alter_configs(
             [(resource, (("log.message.timestamp.type", "LogAppendTime"),))], validate_only=False
         )
         assert runner.image.broker_config(None) == {"log.message.timestamp.type": "LogAppendTime"}
@@ -211,7 +217,7 @@ async def test_a_grown_topic_is_stored_and_announced() -> None:
         await create(runner, "t")
         observer = Observer(runner.image)
         runner.subscribe(observer)
-        await runner.create_partitions(
+        await AdminRequests(runner).create_partitions(
             [NewPartitions(topic="t", partition_count=3)], validate_only=False
         )
         assert [type(change) for change in observer.changes] == [PartitionsAdded]
@@ -230,7 +236,7 @@ async def test_a_deleted_topic_leaves_nothing_behind() -> None:
         observer = Observer(runner.image)
         runner.subscribe(observer)
         topic_id = runner.image.topics["t"].topic_id
-        (outcome,) = await runner.delete_topics([TopicReference(topic_id=topic_id)])
+        (outcome,) = await AdminRequests(runner).delete_topics([TopicReference(topic_id=topic_id)])
         assert outcome.error is ErrorCode.NONE
         assert observer.changes == [TopicDeleted("t", topic_id)]
         assert tree.children("/brokers/topics") == ["kept"]
@@ -249,10 +255,12 @@ async def test_settings_are_stored_announced_and_told_to_whoever_watches_them() 
         await create(runner, "t")
         observer = Observer(runner.image)
         runner.subscribe(observer)
-        await runner.alter_configs([(topic, (("retention.ms", "5"),))], validate_only=False)
+        await AdminRequests(runner).alter_configs(
+            [(topic, (("retention.ms", "5"),))], validate_only=False
+        )
         set_flush = ConfigAlteration("flush.ms", AlterOperation.SET, "7")
         set_size = ConfigAlteration("message.max.bytes", AlterOperation.SET, "999")
-        await runner.incremental_alter_configs(
+        await AdminRequests(runner).incremental_alter_configs(
             [(topic, (set_flush,)), (broker, (set_size,))], validate_only=False
         )
         assert observer.changes == [
@@ -268,7 +276,7 @@ async def test_settings_are_stored_announced_and_told_to_whoever_watches_them() 
     async with running(tree) as again:
         assert again.image.topic_config("t") == {"retention.ms": "5", "flush.ms": "7"}
         assert again.image.broker_config(BrokerId(1)) == {"message.max.bytes": "999"}
-        await again.alter_configs([(topic, ()), (broker, ())], validate_only=False)
+        await AdminRequests(again).alter_configs([(topic, ()), (broker, ())], validate_only=False)
         assert again.image.topic_config("t") == {}
         assert again.image.broker_configs == {}
 
@@ -280,7 +288,7 @@ async def test_notices_of_changed_settings_do_not_pile_up() -> None:
         await create(runner, "t")
         for number in range(150):
             value = (("retention.ms", str(number)),)
-            (outcome,) = await runner.alter_configs(
+            (outcome,) = await AdminRequests(runner).alter_configs(
                 [(ConfigResource(2, "t"), value)], validate_only=False
             )
             assert outcome.error is ErrorCode.NONE
@@ -291,12 +299,14 @@ async def test_notices_of_changed_settings_do_not_pile_up() -> None:
 async def test_producer_ids_are_handed_out_once() -> None:
     tree = MemoryTree()
     async with running(tree) as runner:
-        blocks = await asyncio.gather(*(runner.allocate_producer_ids() for _ in range(3)))
+        blocks = await asyncio.gather(
+            *(AdminRequests(runner).allocate_producer_ids() for _ in range(3))
+        )
         assert sorted(blocks, key=lambda block: block.start) == [
             range(1000), range(1000, 2000), range(2000, 3000),
         ]  # fmt: skip
     async with running(tree) as again:
-        assert await again.allocate_producer_ids() == range(3000, 4000)
+        assert await AdminRequests(again).allocate_producer_ids() == range(3000, 4000)
 
 
 @in_virtual_time
@@ -327,7 +337,7 @@ async def test_a_write_that_did_not_happen_is_an_error_and_can_be_repeated() -> 
     async with running(tree) as runner:
         before = runner.image
         tree.refusing = 1
-        failed, refused = await runner.create_topics(
+        failed, refused = await AdminRequests(runner).create_topics(
             [NewTopic(name="t"), NewTopic(name="a b")], validate_only=False
         )
         assert failed.error is ErrorCode.REQUEST_TIMED_OUT
@@ -362,7 +372,7 @@ async def test_a_deletion_whose_second_half_fails_is_finished_by_the_next_reques
             tree.refusing = int(isinstance(changes[0], TopicDeleted))
 
         runner.subscribe(fail_second_half)
-        (outcome,) = await runner.delete_topics([TopicReference(name="t")])
+        (outcome,) = await AdminRequests(runner).delete_topics([TopicReference(name="t")])
         assert outcome.error is ErrorCode.NONE
         assert "t" not in runner.image.topics
         assert tree.children("/admin/delete_topics") == ["t"]
@@ -382,11 +392,11 @@ async def test_a_controller_killed_between_any_two_writes_leaves_whole_topics(
         await create(runner, "old", "doomed", count=2)
         tree.writes_left = writes_left
         (created,) = await create(runner, "new", count=2)
-        (deleted,) = await runner.delete_topics([TopicReference(name="doomed")])
-        (grown,) = await runner.create_partitions(
+        (deleted,) = await AdminRequests(runner).delete_topics([TopicReference(name="doomed")])
+        (grown,) = await AdminRequests(runner).create_partitions(
             [NewPartitions(topic="old", partition_count=4)], validate_only=False
         )
-        (altered,) = await runner.alter_configs(
+        (altered,) = await AdminRequests(runner).alter_configs(
             [(ConfigResource(2, "old"), (("retention.ms", "5"),))], validate_only=False
         )
         tree.writes_left = None
@@ -450,21 +460,23 @@ async def test_the_second_broker_follows_and_takes_over_when_the_first_is_gone()
             assert second.image.brokers.keys() == {1, 2}
             (refused,) = await create(first, "t")
             assert refused.error is ErrorCode.NOT_CONTROLLER
-            (created,) = await second.create_topics(
+            (created,) = await AdminRequests(second).create_topics(
                 [NewTopic(name="t", partition_count=2, replication_factor=2)], validate_only=False
             )
             assert created.error is ErrorCode.NONE
             observer = Observer(second.image)
             second.subscribe(observer)
         await settled()
-        assert [state.leader for state in second.image.topics["t"].partitions] == [2, 2]
-        assert [type(change) for change in observer.changes] == [BrokerGone, PartitionChanged]
+        for state in second.image.topics["t"].partitions:
+            assert (state.leader, state.isr) == (2, (2,))
+        kinds = [type(change) for change in observer.changes]
+        assert kinds == [BrokerGone, PartitionChanged, PartitionChanged]
 
 
 @in_virtual_time
 async def test_a_dead_controller_is_succeeded_by_a_follower() -> None:
     tree = MemoryTree()
-    await controller(tree, node_id="1").start()
+    await start(controller(tree, node_id="1"))
     async with running(tree, node_id="2") as second:
         follower = Observer(second.image)
         second.subscribe(follower)
@@ -561,7 +573,7 @@ async def test_requests_are_refused_while_the_session_is_lost() -> None:
         (outcome,) = await create(runner, "t")
         assert outcome.error is ErrorCode.NOT_CONTROLLER
         with pytest.raises(RequestRefused) as refusal:
-            await runner.allocate_producer_ids()
+            await AdminRequests(runner).allocate_producer_ids()
         assert refusal.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await asyncio.sleep(10)
         assert runner.is_controller
@@ -574,15 +586,15 @@ async def test_a_broker_does_not_double_one_that_is_alive() -> None:
     tree = MemoryTree()
     async with running(tree, node_id="5"):
         with pytest.raises(ConfigError, match=r"node\.id is 5"):
-            await controller(tree, node_id="5").start()
+            await start(controller(tree, node_id="5"))
 
 
 @in_virtual_time
 async def test_a_broker_waits_for_its_former_self_to_be_declared_dead() -> None:
     tree = MemoryTree()
     dead = controller(tree)
-    await dead.start()
-    starting = asyncio.create_task(controller(tree).start())
+    await start(dead)
+    starting = asyncio.create_task(start(controller(tree)))
     await settled()
     assert not starting.done()
     tree.expire(first_session(tree))
@@ -598,7 +610,7 @@ async def test_a_damaged_tree_is_refused_by_the_name_of_the_node() -> None:
         await create(runner, "t")
     tree.transact([Set("/brokers/topics/t", b"nonsense")], SOMEBODY_ELSE)
     with pytest.raises(StorageError, match="/brokers/topics/t"):
-        await controller(tree).start()
+        await start(controller(tree))
     assert tree.children("/brokers/ids") == []
 
 

@@ -46,6 +46,8 @@ async def with_cold_handler(
         dispatcher = Dispatcher(
             produce=served.produce,
             direct=served.direct,
+            inter_broker={},
+            forwarding=None,
             load_cold=lambda: cold,
             tasks=served.requests,
             large=served.large,

@@ -150,7 +150,7 @@ def books(runner: PartitionRunner) -> dict[str, object]:
     return {
         "offline": runner.is_offline,
         "offsets": (log.log_start_offset, log.log_end_offset, runner.high_watermark),
-        "end the leader knows": runner.leader.log_end_offset,
+        "end the leader knows": runner.leader and runner.leader.log_end_offset,
         "epochs": runner.epochs.entries,
         "producers": runner.producers.entries(),
         "flusher": [
@@ -405,7 +405,7 @@ async def happen(both: Twins, chance: Random) -> None:
             name = chance.choice(("*.log", "*.index", "*.timeindex"))
             both.each(lambda served: served.world.disk.arm("append", name, error))
         case 6:
-            both.each(lambda served: served.world.partitions.drop_leaderships())
+            both.each(lambda served: served.world.replicas.drop_roles())
         case 7:
             await both.settle()  # One of them would have more to delete.
             await asyncio.gather(*map(delete_all, both.served))
@@ -425,14 +425,14 @@ def file_size_limited(limit_bytes: int) -> Iterator[None]:
 
 
 async def mend(served: ServedWorld) -> None:
-    served.world.partitions.resume_leaderships()
+    await served.world.become_all()
     served.world.disk.heal()
     if not served.world.log_dir.is_online:
         await served.world.reopen()
 
 
 async def delete_all(served: ServedWorld) -> None:
-    runner = served.world.partitions.replica("t", 0)
+    runner = served.world.partitions.find("t", 0)
     assert runner is not None
     with suppress(RequestRefused):
         await runner.delete_records(NO_OFFSET)

@@ -18,6 +18,7 @@ from tests.unit.broker.controllers import Observer, running
 from tests.unit.broker.served import LIST_OFFSETS_VERSION, Client, served_world
 from tests.unit.broker.test_dispatch import with_cold_handler
 from tidelog.base.errors import ErrorCode
+from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.handlers import (
     find_coordinator,
     list_offsets,
@@ -208,7 +209,9 @@ def test_a_large_request_is_decided_while_others_are_served(
             interlude = Interlude(topics.create_topics)
             monkeypatch.setattr(topics, "create_topics", interlude)
             wanted = [NewTopic(name=f"topic-{number}") for number in range(LARGE_COUNT)]
-            creating = asyncio.create_task(runner.create_topics(wanted, validate_only=False))
+            creating = asyncio.create_task(
+                AdminRequests(runner).create_topics(wanted, validate_only=False)
+            )
             await interlude.serve(None)
             outcomes = await creating
             assert {outcome.error for outcome in outcomes} == {ErrorCode.NONE}
@@ -224,7 +227,7 @@ def test_metadata_of_many_topics_is_written_while_others_are_served(
     async def scenario() -> None:
         async with controlled_world() as controlled:
             wanted = [NewTopic(name=f"topic-{number}") for number in range(2_100)]
-            await controlled.controller.create_topics(wanted, validate_only=False)
+            await controlled.requests.create_topics(wanted, validate_only=False)
             await controlled.world.replicas.settled()
             interlude = Interlude(encode_metadata_response)
             monkeypatch.setattr(metadata, "encode_metadata_response", interlude)

@@ -62,7 +62,7 @@ async def test_a_queued_append_is_refused_and_not_written() -> None:
         await world.settle()
         codes = [one.code for one in queued]
         assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
-        replica = world.partitions.replica("t", 0)
+        replica = world.partitions.find("t", 0)
         assert replica is not None
         assert replica.log.log_end_offset == 1
         assert world.request_memory.held_bytes == 0
@@ -87,10 +87,11 @@ async def test_a_partition_opened_meanwhile_serves_nobody() -> None:
     async with broker_world() as world:
         world.executor.hold(URGENT)
         world.create("t")
+        await world.settle()
         lose_session(world)
         world.executor.release(URGENT)
         await world.settle()
-        replica = world.partitions.replica("t", 0)
+        replica = world.partitions.find("t", 0)
         assert replica is not None
         result = replica.append(memoryview(plain_batch(1)), acks=1, now_ms=0, settle=lambda _: None)
         assert result is not None
@@ -111,7 +112,7 @@ async def test_deleted_records_are_not_reported() -> None:
 
 
 @in_virtual_time
-async def test_everything_is_served_again_under_the_next_registration() -> None:
+async def test_everything_is_served_again_in_a_role_of_the_next_registration() -> None:
     async with served_world() as served:
         world = served.world
         world.create("t")
@@ -124,6 +125,7 @@ async def test_everything_is_served_again_under_the_next_registration() -> None:
         client.fetch({}, session=(session_id, 1), max_wait_ms=LONG_MS)
         assert client.fetched().partitions[T0].code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         register_again(world)
+        await world.settle()
         assert world.produce("t", plain_batch(1), acks=-1).code == ErrorCode.NONE
         client.fetch({}, session=(session_id, 2), max_wait_ms=LONG_MS)
         await world.settle()

@@ -32,7 +32,6 @@ async def test_a_partition_is_found_by_name_and_number() -> None:
             runner = partitions.led("t", number)
             assert runner.topic_partition == topic_partition("t", number)
             assert partitions.find("t", number) is runner
-            assert partitions.replica("t", number) is runner
         assert len(partitions) == 2
         assert {runner.partition for runner in partitions} == {0, 1}
 
@@ -133,21 +132,25 @@ async def test_no_epoch_is_no_claim() -> None:
     async with broker_world() as world:
         await with_topic(world)
         world.elect("t")
+        await world.settle()
         assert world.partitions.led("t", 0, -1).leader_epoch == 1
         assert world.partitions.led("t", 0, 1).leader_epoch == 1
 
 
 @in_virtual_time
-async def test_dropped_leaderships_serve_nobody_but_keep_their_replicas() -> None:
-    """C6. The broker goes on to look after its logs."""
+async def test_dropped_roles_serve_nobody_but_keep_their_replicas() -> None:
+    """C6. The broker goes on to look after its logs; it leads again when it is told to."""
     async with broker_world() as world:
         await with_topic(world)
         world.decide(BrokerGone(BROKER))
-        assert world.partitions.find("t", 0) is None
-        assert code_of(world.partitions, "t") is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert world.partitions.replica("t", 0) is not None
+        assert world.partitions.find("t", 0) is not None
         assert len(world.partitions) == 2
+        assert code_of(world.partitions, "t") is ErrorCode.NOT_LEADER_OR_FOLLOWER
         endpoint = Endpoint(LISTENER, "PLAINTEXT", "localhost", 9092)
         world.decide(BrokerRegistered(BrokerImage(BROKER, 2, (endpoint,), None, LastStop.CLEAN)))
+        await world.settle()
+        assert code_of(world.partitions, "t") is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        world.elect("t")
+        await world.settle()
         assert world.partitions.led("t", 0).partition == 0
         assert world.produce("t", plain_batch(1)).code == ErrorCode.NONE

@@ -128,6 +128,8 @@ async def test_work_on_a_log_takes_its_directory_offline(what: str) -> None:
         await world.settle()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Log, what, fail)
+            world.elect("t")
+            await world.settle()
             produced = [world.produce("t", plain_batch(1)) for _ in range(2)]
             await world.settle()
         assert produced[1].code == ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,11 +1,12 @@
 """One broker's partitions on a disk in memory, with everything around them but sockets.
 
 Threads are stepped, time is virtual, the disk fails on demand. What the cluster decides is said by
-the test: `create`, `delete`, `configure`, `elect`.
+the test: `create`, `delete`, `configure`, `elect`. The broker hears of it as from a controller: the
+image first, and then its roles, in the loop's next turn.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,9 @@ from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.partitions import Partitions
-from tidelog.broker.replicas import Replicas
+from tidelog.broker.peers import Peer
+from tidelog.broker.replica_fetcher import ReplicaFetchers
+from tidelog.broker.replicas import Replicas, Role
 from tidelog.broker.upkeep import Upkeep
 from tidelog.config.broker import BrokerConfig
 from tidelog.core.controller.changes import (
@@ -36,11 +39,13 @@ from tidelog.core.controller.changes import (
 from tidelog.core.controller.image import (
     EMPTY_IMAGE,
     BrokerImage,
+    ClusterImage,
     Endpoint,
     LastStop,
     PartitionImage,
     TopicImage,
 )
+from tidelog.core.partition.effects import ProposeIsr
 from tidelog.records.batch import iter_headers
 from tidelog.records.record import Record, decode_records
 from tidelog.storage.faulty_disk import FaultyDisk
@@ -51,6 +56,7 @@ from tidelog.wire.produce import PartitionProduceResult
 BROKER = BrokerId(1)
 CLUSTER_ID = "cluster"
 LISTENER = "PLAINTEXT"
+BOOT_ID = "boot"
 # As many turns as the longest chain of callbacks in these tests takes.
 MANY_TURNS = 40
 
@@ -102,6 +108,7 @@ class World:
 
     def __init__(self, tasks: asyncio.TaskGroup, disk: MemoryDisk, *, dir_count: int) -> None:
         loop = asyncio.get_running_loop()
+        self.tasks = tasks
         self.clock = ManualClock()
         self.memory_disk = disk
         self.disk = FaultyDisk(disk)
@@ -120,6 +127,15 @@ class World:
             )
             for number, executor in enumerate(self.executors)
         ]
+        self.proposed: list[tuple[PartitionRunner, ProposeIsr]] = []
+        self.fetchers = ReplicaFetchers(
+            connect=self.connect,
+            broker_id=BROKER,
+            broker_epoch=lambda: self.image.brokers[BROKER].broker_epoch,
+            config=self.config.replication,
+            loop=loop,
+            tasks=tasks,
+        )
         self.replicas = Replicas(
             broker_id=BROKER,
             config=self.config,
@@ -128,6 +144,8 @@ class World:
             request_memory=self.request_memory,
             clock=self.clock,
             tasks=tasks,
+            fetchers=self.fetchers,
+            propose_isr=lambda runner, proposal: self.proposed.append((runner, proposal)),
         )
         self.upkeep = Upkeep(
             config=self.config,
@@ -153,9 +171,24 @@ class World:
 
     # -- the cluster -----------------------------------------------------------------------------
 
+    def connect(self, _broker_id: BrokerId) -> Peer | None:
+        """Nobody else can be reached."""
+        return None
+
     def decide(self, *changes: Change) -> None:
         self.image = self.image.apply_all(changes)
         self.replicas.on_image(self.image, changes)
+        roles = roles_of(self.image, [one for change in changes for one in concerned(change)])
+        if roles:
+            self.tasks.create_task(self.become(roles))
+
+    async def become(self, roles: Mapping[TopicPartition, Role]) -> None:
+        """What a LeaderAndIsr says."""
+        await self.replicas.become(roles, live_brokers(self.image))
+
+    async def become_all(self) -> None:
+        """What a LeaderAndIsr says that is about everything."""
+        await self.become(roles_of(self.image, all_partitions(self.image)))
 
     def create(
         self,
@@ -179,7 +212,7 @@ class World:
         self.decide(TopicConfigChanged(name, config))
 
     def elect(self, name: str, partition: int = 0) -> None:
-        """This broker leads in a new epoch."""
+        """This broker leads in a new epoch, once everything is settled."""
         state = self.image.topics[name].partitions[partition]
         self.decide(PartitionChanged(name, partition, led_by_us(state.leader_epoch + 1)))
 
@@ -276,6 +309,43 @@ def led_by_us(leader_epoch: int) -> PartitionImage:
     )
 
 
+def live_brokers(image: ClusterImage) -> dict[BrokerId, int]:
+    return {broker.broker_id: broker.broker_epoch for broker in image.brokers.values()}
+
+
+def concerned(change: Change) -> list[TopicPartition]:
+    """The partitions whose replicas a controller tells of `change`."""
+    match change:
+        case TopicCreated(topic, _):
+            return [TopicPartition(topic.name, each) for each in range(len(topic.partitions))]
+        case PartitionsAdded(name, first, partitions):
+            return [TopicPartition(name, first + each) for each in range(len(partitions))]
+        case PartitionChanged(name, partition, _):
+            return [TopicPartition(name, partition)]
+        case _:
+            return []
+
+
+def roles_of(
+    image: ClusterImage, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, Role]:
+    """What this broker is to do with those of `partitions` of which it has replicas."""
+    roles = {}
+    for one in partitions:
+        state = image.partition(*one)
+        if state is not None and BROKER in state.replicas:
+            roles[one] = Role(image.topics[one.topic].topic_id, state)
+    return roles
+
+
+def all_partitions(image: ClusterImage) -> list[TopicPartition]:
+    return [
+        TopicPartition(name, number)
+        for name, topic in image.topics.items()
+        for number in range(len(topic.partitions))
+    ]
+
+
 def topic_partition(name: str, partition: int = 0) -> TopicPartition:
     return TopicPartition(name, partition)
 
@@ -300,6 +370,9 @@ async def broker_world(*, dir_count: int = 1, before: World | None = None) -> As
         for log_dir in world.log_dirs:
             await log_dir.open()
         await world.replicas.open_all()
+        await world.become_all()
+        for log_dir in world.log_dirs:
+            await log_dir.write_boot_id(BOOT_ID)
         yield world
         if failures:
             raise failures[0]

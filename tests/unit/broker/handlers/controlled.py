@@ -11,7 +11,7 @@ from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.config.broker import BrokerConfig
 from tidelog.coordination.memory import MemoryTree
 from tidelog.coordination.port import Coordinator
-from tidelog.core.controller.image import Endpoint
+from tidelog.core.controller.image import Endpoint, LastStop
 
 T = TypeVar("T")
 
@@ -37,11 +37,12 @@ async def controlled(settings: Mapping[str, str]) -> AsyncIterator[ControllerRun
     controller = ControllerRunner(
         connect=connect,
         config=BrokerConfig.load({"node.id": "1", **settings}),
-        endpoints=(Endpoint(LISTENER, "PLAINTEXT", "one.example", 9092),),
         clock=StoppedClock(),
         chance=Random(1),
     )
-    await controller.start()
+    await controller.join()
+    endpoint = Endpoint(LISTENER, "PLAINTEXT", "one.example", 9092)
+    await controller.register((endpoint,), LastStop.CLEAN)
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(controller.run())
         yield controller

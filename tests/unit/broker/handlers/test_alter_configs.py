@@ -10,6 +10,7 @@ from kio.static.primitive import i8
 from tests.unit.broker.handlers.controlled import with_controller
 from tests.unit.broker.handlers.samples import context
 from tidelog.base.ids import BrokerId
+from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.handlers.alter_configs import AlterConfigsHandler
 from tidelog.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
@@ -24,7 +25,7 @@ Answer = list[tuple[int, str, ErrorCode]]
 
 async def make_topic(controller: ControllerRunner) -> None:
     topic = NewTopic(name="t", configs=(("retention.ms", "1000"), ("flush.ms", "9")))
-    await controller.create_topics([topic], validate_only=False)
+    await AdminRequests(controller).create_topics([topic], validate_only=False)
 
 
 async def replace(
@@ -45,7 +46,9 @@ async def replace(
         ),
         validate_only=validate_only,
     )
-    response = await AlterConfigsHandler(controller=controller).handle(request, context())
+    response = await AlterConfigsHandler(controller=AdminRequests(controller)).handle(
+        request, context()
+    )
     return [(one.resource_type, one.resource_name, one.error_code) for one in response.responses]
 
 
@@ -70,7 +73,7 @@ async def change(
         ),
         validate_only=validate_only,
     )
-    handler = IncrementalAlterConfigsHandler(controller=controller)
+    handler = IncrementalAlterConfigsHandler(controller=AdminRequests(controller))
     response = await handler.handle(request, context())
     return [(one.resource_type, one.resource_name, one.error_code) for one in response.responses]
 

@@ -14,6 +14,7 @@ from kio.static.primitive import i32, i32Timedelta
 
 from tests.unit.broker.handlers.controlled import at_once, never, with_controller
 from tests.unit.broker.handlers.samples import context
+from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.handlers.create_partitions import CreatePartitionsHandler
 from tidelog.core.controller.requests import NewTopic
@@ -28,7 +29,9 @@ async def grow(
     validate_only: bool = False,
     partitions_open: Callable[[], Awaitable[None]] = at_once,
 ) -> list[tuple[str, ErrorCode]]:
-    handler = CreatePartitionsHandler(controller=controller, partitions_open=partitions_open)
+    handler = CreatePartitionsHandler(
+        controller=AdminRequests(controller), partitions_open=partitions_open
+    )
     request = CreatePartitionsRequest(
         topics=tuple(
             CreatePartitionsTopic(
@@ -52,7 +55,7 @@ async def grow(
 
 async def make(controller: ControllerRunner, *names: str) -> None:
     topics = [NewTopic(name=name, partition_count=2) for name in names]
-    await controller.create_topics(topics, validate_only=False)
+    await AdminRequests(controller).create_topics(topics, validate_only=False)
 
 
 def partition_count(controller: ControllerRunner, name: str) -> int:

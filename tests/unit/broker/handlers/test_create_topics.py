@@ -16,6 +16,7 @@ from kio.static.primitive import i16, i32, i32Timedelta
 
 from tests.unit.broker.handlers.controlled import at_once, never, with_controller
 from tests.unit.broker.handlers.samples import context
+from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.handlers.create_topics import CreateTopicsHandler
 from tidelog.config.broker import BrokerConfig
@@ -58,7 +59,9 @@ async def create(
 ) -> tuple[CreatableTopicResult, ...]:
     config = BrokerConfig.load(settings or {})
     handler = CreateTopicsHandler(
-        controller=controller, broker_config=lambda: config, partitions_open=partitions_open
+        controller=AdminRequests(controller),
+        broker_config=lambda: config,
+        partitions_open=partitions_open,
     )
     request = CreateTopicsRequest(
         topics=topics,

@@ -11,6 +11,7 @@ from kio.static.primitive import i32Timedelta
 
 from tests.unit.broker.handlers.controlled import with_controller
 from tests.unit.broker.handlers.samples import context
+from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.handlers.delete_topics import DeleteTopicsHandler
 from tidelog.core.controller.requests import NewTopic
@@ -27,7 +28,7 @@ async def delete(
     timeout_s: float = 60,
     api_version: int = NEWEST,
 ) -> list[tuple[str | None, UUID | None, ErrorCode]]:
-    handler = DeleteTopicsHandler(controller=controller)
+    handler = DeleteTopicsHandler(controller=AdminRequests(controller))
     request = DeleteTopicsRequest(
         topics=tuple(
             DeleteTopicState(name=None if name is None else TopicName(name), topic_id=topic_id)
@@ -41,7 +42,7 @@ async def delete(
 
 async def make(controller: ControllerRunner, *names: str) -> list[UUID]:
     topics = [NewTopic(name=name) for name in names]
-    outcomes = await controller.create_topics(topics, validate_only=False)
+    outcomes = await AdminRequests(controller).create_topics(topics, validate_only=False)
     return [outcome.topic_id for outcome in outcomes if outcome.topic_id is not None]
 
 

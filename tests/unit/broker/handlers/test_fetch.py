@@ -691,6 +691,7 @@ async def test_a_negative_epoch_is_no_claim(epoch: int, code: ErrorCode) -> None
     async with served_world() as served:
         await with_topics(served, "t")
         served.world.elect("t")
+        await served.world.settle()
         client = served.client()
         client.fetch({T0: 0}, max_wait_ms=0, leader_epoch=epoch)
         assert client.fetched().partitions[T0].code == code
@@ -721,7 +722,7 @@ def _append_transactional(served: ServedWorld, producer_id: int, end: ControlTyp
     )
     log.append(batch, base_offset=offset, last_offset=offset, max_timestamp_ms=NOW_MS)
     runner.producers.on_replayed(read_header(batch, 0))
-    runner.leader.on_append(log.log_end_offset, now_ms=NOW_MS)
+    runner.leading.on_append(log.log_end_offset, now_ms=NOW_MS)
 
 
 async def with_aborted(served: ServedWorld) -> None:
@@ -771,6 +772,7 @@ async def test_a_read_committed_fetch_ends_where_an_undecided_transaction_begins
         await with_aborted(served)
         _append_transactional(served, 9, None)
         served.world.elect("t")
+        await served.world.settle()
         client = served.client()
         client.fetch({T0: 0}, isolation_level=READ_COMMITTED)
         await served.world.settle()

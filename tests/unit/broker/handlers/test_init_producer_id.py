@@ -67,7 +67,7 @@ async def test_something_unforeseen_refuses_those_who_wait_and_does_not_end_the_
         async def fail() -> range:
             raise KeyError("a bug")
 
-        controlled.controller.allocate_producer_ids = fail  # type: ignore[method-assign]
+        controlled.requests.allocate_producer_ids = fail  # type: ignore[method-assign]
         ask(first)
         ask(second)
         await controlled.settle()

@@ -20,12 +20,14 @@ Query = tuple[str, int, int, int]
 
 
 async def with_epochs(served: ServedWorld) -> None:
-    """Epoch 0 wrote offsets 0 to 2, epoch 2 wrote 3 and 4, epoch 3 leads and wrote nothing."""
+    """Epoch 0 wrote offsets 0 to 2, 1 wrote nothing, 2 wrote 3 and 4, 3 leads."""
     served.world.create("t", partitions=2)
     await served.world.settle()
     served.world.produce("t", plain_batch(3))
     served.world.elect("t")
+    await served.world.settle()
     served.world.elect("t")
+    await served.world.settle()
     served.world.produce("t", plain_batch(2))
     served.world.elect("t")
     await served.world.settle()
@@ -124,6 +126,6 @@ async def test_a_partition_that_is_not_served_says_why() -> None:
         client = served.client()
         served.world.decide(BrokerGone(BROKER))
         assert ask(client, ("t", 0, -1, 0)) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, *UNKNOWN)]
-        served.world.partitions.resume_leaderships()
+        await served.world.become_all()
         served.world.log_dir.on_failure(StorageError("test"))
         assert ask(client, ("t", 0, -1, 0)) == [(ErrorCode.KAFKA_STORAGE_ERROR, *UNKNOWN)]

@@ -19,7 +19,7 @@ from tidelog.core.controller.image import (
     PartitionImage,
     TopicImage,
 )
-from tidelog.core.controller.nodes import ProducerIdBlock, TopicAssignment
+from tidelog.core.controller.nodes import ControllerClaim, ProducerIdBlock, TopicAssignment
 
 ASSIGNMENT = TopicAssignment(topic_id(1), (ids(1, 2), ids(2, 1)), {}, {})
 
@@ -115,9 +115,16 @@ def test_fields_of_a_later_kafka_are_passed_over() -> None:
 def test_the_rest_as_kafka_writes_it() -> None:
     assert nodes.encode_cluster_id("abc") == b'{"version":"1","id":"abc"}'
     assert nodes.decode_cluster_id(b'{"version":"1","id":"abc"}') == "abc"
-    controller = nodes.encode_controller(BrokerId(4), now_ms=9)
-    assert controller == b'{"version":1,"brokerid":4,"timestamp":"9"}'
-    assert nodes.decode_controller(controller) == 4
+    token = bytes(range(16))
+    controller = nodes.encode_controller(BrokerId(4), token=token, now_ms=9)
+    assert controller == (
+        b'{"version":1,"brokerid":4,"timestamp":"9",'
+        b'"tidelog":{"token":"000102030405060708090a0b0c0d0e0f"}}'
+    )
+    epoch = ControllerEpoch(12)
+    assert nodes.decode_controller(controller, epoch) == ControllerClaim(BrokerId(4), epoch, token)
+    kafkas = nodes.decode_controller(b'{"version":1,"brokerid":4,"timestamp":"9"}', epoch)
+    assert kafkas == ControllerClaim(BrokerId(4), epoch, nodes.NO_TOKEN)
     assert nodes.encode_controller_epoch(ControllerEpoch(12)) == b"12"
     assert nodes.decode_controller_epoch(b"12") == 12
     assert nodes.encode_config({"a": "b"}) == b'{"version":1,"config":{"a":"b"}}'
@@ -233,7 +240,13 @@ def test_other_damaged_nodes_are_named() -> None:
     with pytest.raises(StorageError, match="/controller_epoch"):
         nodes.decode_controller_epoch(b"9" * 5_000)
     with pytest.raises(StorageError, match="/controller:"):
-        nodes.decode_controller(b"{}")
+        nodes.decode_controller(b"{}", ControllerEpoch(1))
+    with pytest.raises(StorageError, match="/controller:"):
+        nodes.decode_controller(
+            encoded(brokerid=1, tidelog={"token": "no digits"}), ControllerEpoch(1)
+        )
+    with pytest.raises(StorageError, match="/log_dir_event_notification"):
+        nodes.decode_log_dir_event(nodes.log_dir_event_path(BrokerId(1), 2), b"{}")
     with pytest.raises(StorageError, match="/cluster/id"):
         nodes.decode_cluster_id(b"{}")
     with pytest.raises(StorageError, match="/config/topics/t"):
@@ -248,7 +261,8 @@ def test_any_bytes_are_a_value_or_a_storage_error(value: bytes) -> None:
         lambda: nodes.decode_topic("t", value),
         lambda: nodes.decode_state("t", 0, ASSIGNMENT, value, version=0),
         lambda: nodes.decode_broker(BrokerId(1), value, broker_epoch=0),
-        lambda: nodes.decode_controller(value),
+        lambda: nodes.decode_controller(value, ControllerEpoch(1)),
+        lambda: nodes.decode_log_dir_event("/p", value),
         lambda: nodes.decode_controller_epoch(value),
         lambda: nodes.decode_cluster_id(value),
         lambda: nodes.decode_config("/p", value),

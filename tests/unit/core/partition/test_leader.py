@@ -9,7 +9,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.core.partition.effects import ADVANCED, NOTHING, Effects, ProposeIsr
-from tidelog.core.partition.leader import ACKS_ALL, PartitionLeader, elected
+from tidelog.core.partition.leader import (
+    ACKS_ALL,
+    NO_BROKER_EPOCH,
+    REFUSED_ISR_RETRY_MS,
+    PartitionLeader,
+    elected,
+)
 
 LAG_MAX_MS = 100
 LEADER = BrokerId(1)
@@ -17,10 +23,16 @@ FOLLOWERS = (BrokerId(2), BrokerId(3))
 REPLICAS = (LEADER, *FOLLOWERS)
 ALL = frozenset(REPLICAS)
 EPOCH = LeaderEpoch(5)
+FIRST_BROKER_EPOCH = 100
 
 
 def brokers(ids: Iterable[int]) -> frozenset[BrokerId]:
     return frozenset(map(BrokerId, ids))
+
+
+def registered(ids: Iterable[int]) -> dict[BrokerId, int]:
+    """Live brokers and their epochs."""
+    return {BrokerId(each): FIRST_BROKER_EPOCH + each for each in ids}
 
 
 def leader_of(
@@ -39,7 +51,7 @@ def leader_of(
         leader_epoch=EPOCH,
         isr=brokers(replicas if isr is None else isr),
         isr_version=0,
-        live_brokers=brokers(replicas),
+        live_brokers=registered(replicas),
         log_start_offset=Offset(log_start),
         log_end_offset=Offset(log_end),
         high_watermark=Offset(high_watermark),
@@ -53,9 +65,21 @@ def append(leader: PartitionLeader, count: int, now_ms: int = 0) -> Effects:
     return leader.on_append(Offset(leader.log_end_offset + count), now_ms=now_ms)
 
 
-def fetch(leader: PartitionLeader, replica: int, offset: int, now_ms: int = 0) -> Effects:
+def fetch(
+    leader: PartitionLeader,
+    replica: int,
+    offset: int,
+    now_ms: int = 0,
+    *,
+    log_start: int = 0,
+    broker_epoch: int | None = None,
+) -> Effects:
     return leader.on_follower_fetch(
-        BrokerId(replica), fetch_offset=Offset(offset), log_start_offset=Offset(0), now_ms=now_ms
+        BrokerId(replica),
+        broker_epoch=FIRST_BROKER_EPOCH + replica if broker_epoch is None else broker_epoch,
+        fetch_offset=Offset(offset),
+        log_start_offset=Offset(log_start),
+        now_ms=now_ms,
     )
 
 
@@ -67,8 +91,12 @@ def accept(leader: PartitionLeader, now_ms: int = 0) -> Effects:
     )
 
 
-def propose(isr: Iterable[int], version: int = 0) -> ProposeIsr:
-    return ProposeIsr(brokers(isr), EPOCH, version)
+def propose(
+    isr: tuple[int, ...], version: int = 0, *, unheard_of: tuple[int, ...] = ()
+) -> ProposeIsr:
+    epochs = registered(isr) | dict.fromkeys(brokers(unheard_of), NO_BROKER_EPOCH)
+    del epochs[LEADER]
+    return ProposeIsr(brokers(isr), epochs, EPOCH, version)
 
 
 def test_unreplicated_partition_commits_what_it_appends() -> None:
@@ -161,9 +189,7 @@ def test_low_watermark_waits_for_live_followers() -> None:
     fetch(leader, 2, 5)
     leader.on_log_start_advanced(Offset(4))
     assert leader.low_watermark == 0
-    leader.on_follower_fetch(
-        BrokerId(2), fetch_offset=Offset(5), log_start_offset=Offset(4), now_ms=0
-    )
+    fetch(leader, 2, 5, log_start=4)
     assert leader.low_watermark == 4
 
 
@@ -172,7 +198,7 @@ def test_low_watermark_does_not_wait_for_the_dead() -> None:
     append(leader, 5)
     fetch(leader, 2, 5)
     leader.on_log_start_advanced(Offset(4))
-    leader.on_live_brokers_changed(brokers((1,)), now_ms=0)
+    leader.on_live_brokers_changed(registered((1,)), now_ms=0)
     assert leader.low_watermark == 4
 
 
@@ -255,13 +281,31 @@ def test_follower_has_to_reach_the_start_of_the_epoch() -> None:
     """A new leader's high watermark lags behind what its predecessor committed."""
     leader = leader_of(isr=(1, 2), log_end=10, high_watermark=3)
     assert fetch(leader, 3, 9) == NOTHING
-    assert fetch(leader, 3, 10) == (propose((1, 2, 3)),)
+    assert fetch(leader, 3, 10) == (propose((1, 2, 3), unheard_of=(2,)),)
 
 
 def test_follower_without_a_session_may_not_join() -> None:
     leader = out_of_sync()
-    leader.on_live_brokers_changed(brokers((1, 2)), now_ms=0)
+    leader.on_live_brokers_changed(registered((1, 2)), now_ms=0)
     assert fetch(leader, 3, 4) == NOTHING
+
+
+def test_follower_has_to_catch_up_under_the_registration_it_has_now() -> None:
+    """What an earlier life of that broker had says nothing about what this one has (KIP-903)."""
+    leader = out_of_sync()
+    assert fetch(leader, 3, 4, broker_epoch=FIRST_BROKER_EPOCH) == NOTHING
+    leader.on_live_brokers_changed({**leader.live_brokers, BrokerId(3): 200}, now_ms=0)
+    assert fetch(leader, 3, 4) == NOTHING
+    (proposal,) = fetch(leader, 3, 4, broker_epoch=200)
+    assert proposal == ProposeIsr(ALL, {**registered((2,)), BrokerId(3): 200}, EPOCH, 0)
+
+
+def test_follower_of_an_earlier_registration_is_not_waited_for() -> None:
+    leader = leader_of((1, 2), isr=(1,))
+    fetch(leader, 2, 0)
+    leader.on_isr_refused(now_ms=0)
+    append(leader, 3)
+    assert leader.on_live_brokers_changed({LEADER: 101, BrokerId(2): 200}, now_ms=0) is ADVANCED
 
 
 def test_no_expansion_while_a_proposal_is_unanswered() -> None:
@@ -293,7 +337,8 @@ def test_follower_about_to_join_is_waited_for() -> None:
     assert leader.isr_in_flight is not None
     leader.on_isr_refused(now_ms=10)
     assert append(leader, 3, now_ms=11) == NOTHING
-    assert append(leader, 1, now_ms=10 + LAG_MAX_MS + 1) is ADVANCED
+    assert append(leader, 1, now_ms=11 + LAG_MAX_MS) == NOTHING  # It had everything until 11.
+    assert append(leader, 1, now_ms=11 + LAG_MAX_MS + 1) is ADVANCED
 
 
 def test_dead_follower_is_not_waited_for() -> None:
@@ -301,16 +346,17 @@ def test_dead_follower_is_not_waited_for() -> None:
     fetch(leader, 2, 0, now_ms=10)
     leader.on_isr_refused(now_ms=10)
     append(leader, 3, now_ms=11)
-    assert leader.on_live_brokers_changed(brokers((1,)), now_ms=11) is ADVANCED
+    assert leader.on_live_brokers_changed(registered((1,)), now_ms=11) is ADVANCED
     assert leader.high_watermark == 3
 
 
-def test_refused_proposal_may_be_made_again() -> None:
+def test_refused_proposal_may_be_made_again_after_a_while() -> None:
     leader = out_of_sync()
     fetch(leader, 3, 4)
     assert leader.on_isr_refused(now_ms=0) == NOTHING
     assert leader.isr == {1, 2}
-    assert fetch(leader, 3, 4) == (propose((1, 2, 3)),)
+    assert fetch(leader, 3, 4, now_ms=REFUSED_ISR_RETRY_MS - 1) == NOTHING
+    assert fetch(leader, 3, 4, now_ms=REFUSED_ISR_RETRY_MS) == (propose((1, 2, 3)),)
 
 
 def test_next_proposal_expects_the_new_version() -> None:
@@ -495,7 +541,8 @@ class CommittedIsReplicated(RuleBasedStateMachine):
 
     @rule(live=st.frozensets(st.sampled_from(FOLLOWERS)))
     def sessions_change(self, live: frozenset[BrokerId]) -> None:
-        self.perform(self.leader.on_live_brokers_changed(live | {LEADER}, now_ms=self.now_ms))
+        brokers = registered(live | {LEADER})
+        self.perform(self.leader.on_live_brokers_changed(brokers, now_ms=self.now_ms))
 
     @invariant()
     def committed_is_held_by_every_in_sync_follower(self) -> None:
@@ -510,6 +557,7 @@ class CommittedIsReplicated(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Once faults have stopped, everybody joins and everything is committed."""
         self.sessions_change(frozenset(FOLLOWERS))
+        self.now_ms += REFUSED_ISR_RETRY_MS
         for _ in range(3):
             if self.proposal is not None:
                 self.answer_proposal()
