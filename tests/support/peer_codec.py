@@ -223,7 +223,10 @@ PEER_CODECS: Mapping[str, PeerCodec] = {
         0,
         request_body(
             encode_update_metadata_request(
-                0, 7, "peer", UpdateMetadataRequest(_HEADER, False, _BROKERS, _TOPICS, _SETTINGS, [_ID])
+                0,
+                7,
+                "peer",
+                UpdateMetadataRequest(_HEADER, False, _BROKERS, _TOPICS, _SETTINGS, [_ID]),
             ),
             ApiKey.UPDATE_METADATA,
             0,

@@ -165,7 +165,7 @@ def test_lost_power_costs_a_followers_place_but_no_leader_epoch() -> None:
 
 @pytest.mark.parametrize("stop", [LastStop.CLEAN, LastStop.KILLED])
 def test_a_stop_that_lost_nothing_costs_nothing_but_the_leadership(stop: LastStop) -> None:
-    """The other member may only seem to be alive; sending this one away could lose the last copy."""
+    """The other member may only seem to be alive; without this one the last copy could be lost."""
     after = elected(partition(1, 2), candidates(1, 2), b1=stop, b2=stop)
     assert after == partition(1, 2, epoch=1)
 
