@@ -58,6 +58,7 @@ def test_topic_is_created_listed_described_altered_and_deleted(cluster: Cluster)
         "leader": partition["replicas"][0],
         "replicas": partition["replicas"],
         "isr": partition["replicas"],
+        "state": "in sync",
         "start_offset": 0,
         "end_offset": 0,
     }
@@ -168,6 +169,9 @@ def test_cluster_shows_brokers_controller_and_log_dirs(cluster: Cluster, topic: 
     [shown] = objects(cluster.ok("cluster", "--json"))
     assert shown["controller"] in {1, 2, 3}
     assert [broker["id"] for broker in shown["brokers"]] == [1, 2, 3]
+    assert sum(broker["leads"] for broker in shown["brokers"]) == shown["partitions"]
+    assert {broker["replicas"] for broker in shown["brokers"]} == {shown["partitions"]}
+    assert (shown["under_replicated"], shown["offline"]) == (0, 0)
     for broker_id, log_dir in enumerate(shown["log_dirs"], 1):
         assert log_dir["path"] == str(cluster.data / f"broker-{broker_id}" / "logs")
         assert log_dir["error"] is None

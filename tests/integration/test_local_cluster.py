@@ -86,8 +86,11 @@ def test_status_shows_every_broker(cluster: Cluster) -> None:
         assert broker["alive"]
         assert broker["uptime_s"] > 0
         assert broker["controller"] == (broker["id"] == status["controller"])
+        assert broker["in_cluster"]
+        assert broker["leads"] <= broker["replicas"]
     assert status["controller"] in {1, 2, 3}
     assert status["cluster_id"]
+    assert (status["under_replicated"], status["offline"]) == (0, 0)
     assert status["topics"] <= status["partitions"]
 
 
@@ -150,11 +153,19 @@ def test_killed_leader_is_succeeded_and_comes_back(mortal: Cluster) -> None:
     leader = leader_of(mortal, "demo")
     killed = mortal.local("kill", str(leader), "--json")
     assert objects(killed.stdout) == [{"killed": [leader]}]
-    assert leader not in alive(mortal)
-    assert mortal.local("status").returncode == 1
+    done = mortal.local("status", "--json")
+    assert done.returncode == 1
+    assert leader not in [
+        each["id"] for each in objects(done.stdout)[0]["brokers"] if each["alive"]
+    ]
 
     mortal.ok("produce", "demo", stdin=b"after\n")
-    assert leader_of(mortal, "demo") != leader
+    described = mortal.run("topics", "describe", "demo", "--json")
+    assert described.returncode == 1
+    [partition] = objects(described.stdout)[0]["partitions"]
+    assert partition["leader"] != leader
+    assert leader not in partition["isr"]
+    assert partition["state"] == "under-replicated"
     assert mortal.ok("consume", "demo") == b"before\nafter\n"
 
     again = mortal.local("restart", str(leader), "--json")

@@ -13,7 +13,7 @@ from tidelog.client.admin import BROKER_DEFAULT, Admin
 from tidelog.client.errors import RequestFailed
 from tidelog.client.values import (
     OffsetBounds,
-    PartitionDescription,
+    PartitionState,
     TopicDescription,
     TopicResource,
 )
@@ -124,14 +124,16 @@ def describe(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     as_json: JsonOption = False,
 ) -> int:
-    """Show leader, replicas, isr and offsets of every partition.
+    """Show leader, replicas, isr, state and offsets of every partition.
 
-    Without a name, of all topics. Exit 0 if every partition is fully in sync, 1 if any is not.
+    Without a name, of all topics. A partition is in sync, under-replicated or offline; exit 0 if
+    every one is in sync, 1 if any is not.
     """
     is_in_sync = True
     with Admin(bootstrap) as admin:
         for topic in _described(admin, topics or admin.topic_names()):
-            is_in_sync = is_in_sync and all(map(_is_in_sync, topic.partitions))
+            states = {partition.state for partition in topic.partitions}
+            is_in_sync = is_in_sync and states <= {PartitionState.IN_SYNC}
             led = [p.partition for p in topic.partitions if p.leader is not None]
             bounds = admin.offset_bounds(topic.name, led)
             configs = {
@@ -257,10 +259,6 @@ def unknown_topic(topic: str, error: RequestFailed) -> RequestFailed:
     return RequestFailed(error.code_name, f"there is no topic {topic}")
 
 
-def _is_in_sync(partition: PartitionDescription) -> bool:
-    return partition.leader is not None and len(partition.isr) == len(partition.replicas)
-
-
 def _shape(topic: TopicDescription) -> str:
     count = len(topic.partitions)
     return f"{count} partition{'' if count == 1 else 's'}, replication {topic.replication_factor}"
@@ -282,6 +280,7 @@ def _print_as_json(
     partitions = [
         {
             **asdict(partition),
+            "state": partition.state,
             "start_offset": bounds[partition.partition].start_offset
             if partition.partition in bounds
             else None,
@@ -309,8 +308,9 @@ def _print_as_text(
                 partition.leader,
                 ",".join(map(str, partition.replicas)),
                 ",".join(map(str, partition.isr)),
+                partition.state,
                 known.start_offset if known else None,
                 known.end_offset if known else None,
             ]
         )
-    print_table(["PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END"], rows)
+    print_table(["PARTITION", "LEADER", "REPLICAS", "ISR", "STATE", "START", "END"], rows)

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tidelog.client.bootstrap import Address, require_reachable
-from tidelog.client.errors import RequestFailed
+from tidelog.client.errors import ClusterUnreachable, RequestFailed
 from tidelog.client.translation import translated
 from tidelog.client.values import (
     CONFIG_SOURCES,
@@ -196,13 +196,16 @@ class Admin:
                 assert_never(resource)
 
     def log_dirs(self) -> tuple[LogDirDescription, ...]:
-        """The log dirs of every broker that is alive."""
+        """The log dirs of every broker that the cluster takes for alive."""
         from tidelog.client import direct  # noqa: PLC0415 - loads kio
 
         found: list[LogDirDescription] = []
         for broker in self.describe_cluster().brokers:
             address = Address(broker.host, broker.port)
-            found += direct.describe_log_dirs(address, broker.id, timeout_s=self._timeout_s)
+            try:
+                found += direct.describe_log_dirs(address, broker.id, timeout_s=self._timeout_s)
+            except ClusterUnreachable:
+                found.append(_no_log_dir(broker.id))
         return tuple(found)
 
     def _describe_configs(self, kind: ResourceType, name: str) -> tuple[ConfigValue, ...]:
@@ -268,6 +271,17 @@ class Admin:
         # Ends: librdkafka completes every future when its request times out.
         with translated(self._bootstrap):
             return answer.result()
+
+
+def _no_log_dir(broker_id: int) -> LogDirDescription:
+    return LogDirDescription(
+        broker_id=broker_id,
+        path=None,
+        error="no answer",
+        total_bytes=None,
+        usable_bytes=None,
+        replicas=(),
+    )
 
 
 def _require_name(topic: str) -> None:

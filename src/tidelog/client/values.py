@@ -5,6 +5,7 @@ They carry what a person asks for, in Kafka's words; how it came over the wire i
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 # By DescribeConfigs' numbers: what gave a setting its value.
@@ -36,6 +37,14 @@ class ClusterDescription:
     brokers: tuple[BrokerNode, ...]
 
 
+class PartitionState(StrEnum):
+    """What a partition is worth: all of its replicas, some of them, or nobody leads it."""
+
+    IN_SYNC = "in sync"
+    UNDER_REPLICATED = "under-replicated"
+    OFFLINE = "offline"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDescription:
     """Who holds a partition. No leader means that it is offline."""
@@ -44,6 +53,14 @@ class PartitionDescription:
     leader: int | None
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+
+    @property
+    def state(self) -> PartitionState:
+        if self.leader is None:
+            return PartitionState.OFFLINE
+        if len(self.isr) < len(self.replicas):
+            return PartitionState.UNDER_REPLICATED
+        return PartitionState.IN_SYNC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,10 +134,13 @@ class ReplicaOnDisk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirDescription:
-    """One log dir of one broker. `error` names what took it offline."""
+    """One log dir of one broker. `error` names what took it offline.
+
+    A broker that does not answer has one without a path.
+    """
 
     broker_id: int
-    path: str
+    path: str | None
     error: str | None
     total_bytes: int | None
     usable_bytes: int | None
