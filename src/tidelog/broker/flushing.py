@@ -90,6 +90,7 @@ class Flusher:
         """The log is not served any more: call everybody back, who will find out."""
         waiting, self._waiting = self._waiting, deque()
         self.is_holding = False
+        self._required_offset = Offset(0)  # What was required may be cut off by who comes next.
         for _, callback in waiting:
             callback()
 

@@ -623,6 +623,7 @@ class PartitionRunner:
             return
         self._keep_high_watermark()
         self.leader = None
+        self._flusher.give_up()
         self._waiters.wake_all()
         self._announce(0)
         self._queue.work_off()

@@ -28,7 +28,6 @@ from tidelog.config.replication import ReplicationConfig
 logger = logging.getLogger(__name__)
 
 YIELD_EVERY = 32
-HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = 5_000
 IN_SYNC_CHECK_INTERVAL_MAX_MS = 2_500
 PRODUCER_EXPIRATION_CHECK_INTERVAL_MS = 600_000
 SLEEP_MAX_S = 24 * 3600.0
@@ -61,7 +60,10 @@ class Upkeep:
             (log.log_retention_check_interval_ms, self.enforce_retention),
             (log.log_flush_scheduler_interval_ms, self.flush_due),
             (log.log_flush_offset_checkpoint_interval_ms, self.checkpoint),
-            (HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS, self.checkpoint_high_watermarks),
+            (
+                replication.replica_high_watermark_checkpoint_interval_ms,
+                self.checkpoint_high_watermarks,
+            ),
             (_isr_interval_ms(replication), self.look_after_in_sync_sets),
             (PRODUCER_EXPIRATION_CHECK_INTERVAL_MS, self.expire_producers),
         ]

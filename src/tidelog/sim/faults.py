@@ -10,6 +10,7 @@ anything else that is wrong with it, and how many may be down at once is drawn f
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from tidelog.sim.brokers import SimulatedBroker
@@ -67,6 +68,8 @@ class Faults:
             ("clean restart", 3, self._restart),
             ("kill leader", 4, self._kill_leader),
             ("kill controller", 2, self._kill_controller),
+            ("kill leaders in a row", 3, self._kill_leaders_in_a_row),
+            ("outage", 2, self._outage),
             ("cut one way", 3, self._cut_one_way),
             ("cut both ways", 3, self._cut_both_ways),
             ("isolate", 2, self._isolate),
@@ -151,18 +154,47 @@ class Faults:
         self._later(lambda: self._start_again(victim))
 
     def _kill_leader(self) -> None:
-        partition = self._random.randrange(self._cluster.partition_count)
-        state = self._cluster.state(partition)
-        if state is None or len(self._unwell) >= self._plan.down_at_once:
-            return
-        leader = self._cluster.brokers.get(state.leader)
-        if leader is not None:
-            self._kill_this(leader)
+        self._kill_leader_of(self._random.randrange(self._cluster.partition_count))
 
     def _kill_controller(self) -> None:
         controller = self._cluster.controller()
         if controller is not None and len(self._unwell) < self._plan.down_at_once:
             self._kill_this(controller)
+
+    def _kill_leaders_in_a_row(self) -> None:
+        """The next leader dies before it has done much."""
+        if self._plan.down_at_once < 2:
+            self._kill_leader()
+            return
+        partition = self._random.randrange(self._cluster.partition_count)
+        self._kill_leader_of(partition)
+        self._world.call_later(self._random.uniform(0.01, 0.08), self._kill_leader_of, partition)
+
+    def _kill_leader_of(self, partition: int) -> None:
+        state = self._cluster.state(partition)
+        if self._is_over or state is None or len(self._unwell) >= self._plan.down_at_once:
+            return
+        leader = self._cluster.brokers.get(state.leader)
+        if leader is not None:
+            self._kill_this(leader)
+
+    def _outage(self) -> None:
+        """All at once, some of them with their machines; back in any order."""
+        if self._plan.down_at_once < len(self._cluster.brokers):
+            self._kill()
+            return
+        for broker in self._cluster.brokers.values():
+            if broker.broker_id in self._unwell or not broker.is_running:
+                continue
+            self._take(broker)
+            if self._random.random() < 0.4:
+                self._note(broker, "power cut")
+                broker.power_cut(self._random)
+            else:
+                self._note(broker, "kill -9")
+                broker.kill()
+            self._later(partial(self._start_again, broker))
+        self._cluster.look_for_excuses()
 
     def _power_cut(self) -> None:
         victim = self._victim()

@@ -20,13 +20,14 @@ from tidelog.sim.checkers.high_watermark import HighWatermarkChecker
 from tidelog.sim.checkers.isr_holds_committed import IsrHoldsCommittedChecker
 from tidelog.sim.checkers.one_leader_per_epoch import OneLeaderPerEpochChecker
 from tidelog.sim.checkers.records import RecordsChecker
+from tidelog.sim.checkers.session_loss import SessionLossChecker
 from tidelog.sim.client import SimulatedClient
 from tidelog.sim.coordinator import SimulatedCoordinatorService
 from tidelog.sim.faults import COORDINATOR, FaultPlan, Faults
 from tidelog.sim.ledger import Ledger
 from tidelog.sim.links import same_machine, same_rack
 from tidelog.sim.network import SimulatedNetwork
-from tidelog.sim.observation import Checker, Cluster, Observation, PromiseBroken
+from tidelog.sim.observation import Checker, Cluster, Observation
 from tidelog.sim.process import Process
 from tidelog.sim.workload import (
     ACKS_ALL,
@@ -114,6 +115,7 @@ class Simulation:
             HighWatermarkChecker(self.cluster),
             CommittedChecker(self.cluster),
             IsrHoldsCommittedChecker(self.cluster),
+            SessionLossChecker(self.cluster),
             RecordsChecker(
                 self.cluster,
                 idempotent_producers=[
@@ -271,8 +273,9 @@ class Simulation:
 
     def _require_no_failures(self) -> None:
         for process in self._world.processes:
-            if process.failure is not None and not _is_expected(process.failure):
-                raise process.failure
+            failure = process.failure
+            if failure is not None and not _is_expected(failure):
+                raise AssertionError(f"{process.name} failed: {failure!r}") from failure
 
 
 def _is_expected(failure: BaseException) -> bool:
@@ -315,8 +318,9 @@ def simulate(plan: RunPlan, *, log_level: int = logging.INFO) -> RunResult:
         failure: str | None = None
         try:
             simulation.run()
-        except (PromiseBroken, NeverHappened) as broken:
-            failure = str(broken)
+        except AssertionError as broken:
+            # A promise that a checker watches, or one that a machine asserts of itself.
+            failure = str(broken) or repr(broken)
             world.trace.note("checker", failure, {})
         return RunResult(
             seed=plan.seed,
