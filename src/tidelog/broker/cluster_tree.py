@@ -206,10 +206,20 @@ class ClusterTree:
                     ]
                 )
             except NodeExists:
-                return None
+                return await self._own_claim()
             except BadVersion:
                 continue
             return Fence(epoch, node.version + 1, token)
+
+    async def _own_claim(self) -> Fence | None:
+        """The claim of this session, made before by a write whose answer was lost."""
+        claim = await self._coordinator.get(nodes.CONTROLLER)
+        if claim is None or claim.owner_session != self._coordinator.session_id:
+            return None
+        # Nobody has raised the epoch since: it rises with a claim, and this one is still there.
+        node = await self._get(nodes.CONTROLLER_EPOCH)
+        epoch = nodes.decode_controller_epoch(node.value)
+        return Fence(epoch, node.version, nodes.decode_controller(claim.value, epoch).token)
 
     # -- reading ---------------------------------------------------------------------------------
 

@@ -399,7 +399,7 @@ class ControllerRunner:
         if session.fence is None:
             self._claim = await session.tree.controller()
             return
-        self._claim = ControllerClaim(self._broker_id, session.fence.epoch, token)
+        self._claim = ControllerClaim(self._broker_id, session.fence.epoch, session.fence.token)
         logger.info(
             "controller elected",
             extra={"broker": self._broker_id, "controller_epoch": session.fence.epoch},
@@ -537,7 +537,8 @@ class ControllerRunner:
 
     async def _on_controller_changed(self, session: ClusterSession) -> None:
         claim = await self.look_up_claim()
-        if claim.controller_id == NO_BROKER:
+        is_unknown = claim.controller_id == self._broker_id and session.fence is None
+        if claim.controller_id == NO_BROKER or is_unknown:
             await self._stand_for_election(session)
             return
         if claim.controller_id != self._broker_id and session.fence is not None:
