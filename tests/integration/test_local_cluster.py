@@ -146,6 +146,13 @@ def test_down_stops_the_cluster_and_up_finds_its_data_again(tmp_path: Path) -> N
         second.down()
 
 
+def test_broker_that_is_alone_does_not_wait_for_others_to_take_over(tmp_path: Path) -> None:
+    alone = Cluster(tmp_path, *ONE_BROKER)
+    alone.ok("topics", "create", "demo")
+    alone.down()
+    assert "nobody else can take" not in (tmp_path / "broker-1" / "broker.log").read_text()
+
+
 def test_killed_leader_is_succeeded_and_comes_back(mortal: Cluster) -> None:
     """The first ten minutes: kill -9 the leader, go on, start it again."""
     mortal.ok("topics", "create", "demo")
@@ -216,23 +223,17 @@ def test_folder_may_get_more_brokers_and_says_what_is_missing_with_fewer(tmp_pat
         grown.down()
 
 
-def test_reliable_profile_wants_two_replicas_in_sync(tmp_path: Path) -> None:
-    """D4: with one replica left, acks=all is refused; nothing is acknowledged that could go."""
-    reliable = Cluster(tmp_path, "--profile", "reliable")
+def test_reliable_profile_says_what_producers_have_to_do(tmp_path: Path) -> None:
+    """D4: the fourth part of the switch, acks=all, is theirs."""
+    done = tidelog("up", "-d", "--port", "0", "--profile", "reliable", "--data", str(tmp_path))
     try:
-        reliable.ok("produce", "demo", stdin=b"kept\n")
-        [value] = [
-            value["value"]
-            for value in objects(
-                reliable.ok("configs", "describe", "--topic", "demo", "--all", "--json")
-            )
-            if value["name"] == "min.insync.replicas"
-        ]
-        assert value == "2"
-        [described] = objects(reliable.ok("topics", "describe", "demo", "--json"))
-        assert described["replication_factor"] == 3
+        assert done.returncode == 0, done.stderr
+        assert b"3 replicas of every topic, 2 of them in sync" in done.stdout
+        assert b"acks=all" in done.stdout
+        properties = (tmp_path / "broker-3" / "server.properties").read_text()
+        assert "min.insync.replicas=2\n" in properties
     finally:
-        reliable.down()
+        tidelog("down", "--data", str(tmp_path))
 
 
 def test_another_coordinator_is_refused_in_a_folder_that_has_one(tmp_path: Path) -> None:
@@ -253,6 +254,8 @@ def test_ensemble_that_nobody_reaches_is_said_in_one_sentence(tmp_path: Path) ->
     assert b"no ZooKeeper server at 127.0.0.1:1" in done.stderr
     assert done.stderr.count(b"\n") == 1
     assert not (tmp_path / "cluster.json").exists()
+    # It has not made the folder one of a cluster on ZooKeeper.
+    Cluster(tmp_path, *ONE_BROKER).down()
 
 
 def test_down_spares_a_stranger_with_the_same_process_id(tmp_path: Path) -> None:

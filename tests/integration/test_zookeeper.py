@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.conftest import StartBroker
 from tests.support.clients import create_topic, read_partition
-from tests.support.command_line import environment, objects, tidelog
+from tests.support.command_line import Cluster, environment, objects, tidelog
 from tests.support.confluent import new_producer
 from tests.support.server_process import ServerFailed
 from tests.support.zookeeper import ServersForTests, start_servers
@@ -81,6 +81,30 @@ def test_a_broker_without_its_ensemble_says_so_and_does_not_start(
     server.stop()
     with pytest.raises(ServerFailed, match=rf"ended with 1 .*\n.*no ZooKeeper server at {hosts}"):
         start_broker({"zookeeper.connect": hosts, "zookeeper.connection.timeout.ms": "500"})
+
+
+def test_a_local_cluster_on_zookeeper_goes_on_when_a_broker_dies(
+    server: ServersForTests, tmp_path: Path
+) -> None:
+    cluster = Cluster(
+        tmp_path / "data",
+        *("--coordination", f"zookeeper:{server.hosts}/clusters/two"),
+        *("--set", f"zookeeper.session.timeout.ms={SESSION_TIMEOUT_MS}"),
+    )
+    try:
+        cluster.ok("produce", "demo", stdin=b"before\n")
+        [described] = objects(cluster.ok("topics", "describe", "demo", "--json"))
+        leader = str(described["partitions"][0]["leader"])
+        assert cluster.local("kill", leader).returncode == 0
+        cluster.ok("produce", "demo", stdin=b"after\n")
+        assert cluster.ok("consume", "demo") == b"before\nafter\n"
+        assert cluster.local("restart", leader).returncode == 0
+    finally:
+        cluster.down()
+    assert not list((tmp_path / "data").rglob("coordination.db"))
+    refused = tidelog("up", "--data", str(tmp_path / "data"))
+    assert refused.returncode == 2
+    assert f"--coordination zookeeper:{server.hosts}/clusters/two".encode() in refused.stderr
 
 
 @pytest.fixture

@@ -250,7 +250,7 @@ class Broker:
     async def _shut_down_controlled(self) -> None:
         """Have the controller move every leadership away that somebody else can take (C5).
 
-        Asked again while something remains: others may catch up meanwhile.
+        Asked again while something remains, if there are others: they may catch up meanwhile.
         """
         replication = self.config.replication
         for _ in range(replication.controlled_shutdown_max_retries):
@@ -261,7 +261,7 @@ class Broker:
                 logger.info("controller does not answer", extra={"reason": error})
             else:
                 if response.error_code == ErrorCode.NONE:
-                    if not response.remaining:
+                    if not response.remaining or len(self.controller.image.brokers) == 1:
                         return
                     logger.info(
                         "leaderships nobody else can take yet",

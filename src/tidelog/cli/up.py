@@ -252,8 +252,8 @@ def _facts(
 
 def _suggestions(data_folder: Path, bootstrap: str, broker_count: int) -> list[str]:
     tidelog = program()
-    is_found = bootstrap.split(",", maxsplit=1)[0] == DEFAULT_BOOTSTRAP
-    target = "" if is_found else f" --bootstrap {bootstrap}"
+    first = bootstrap.split(",", maxsplit=1)[0]
+    target = "" if first == DEFAULT_BOOTSTRAP else f" --bootstrap {first}"
     suggestions = [
         f"{tidelog} topics create demo --partitions 3{target}",
         f"echo hello | {tidelog} produce demo{target}",

@@ -14,7 +14,7 @@ from tidelog.base.errors import ConfigError
 from tidelog.cli.interrupts import Interrupts
 from tidelog.cli.options import DataOption, JsonOption, Panel
 from tidelog.cli.output import complain, print_heading, print_json, print_line, print_table
-from tidelog.cli.program import command_for, program
+from tidelog.cli.program import command_for
 from tidelog.lab.errors import (
     AlreadyRunning,
     FolderUnusable,
@@ -172,9 +172,10 @@ def _announce(
         print_line(f"  connect   {ensemble.hosts}")
         print_line(f"  data      {ensemble.folder}")
         print_line()
-        print_line("Start a broker that uses it:")
+        print_line("Start a cluster that uses it:")
         print_line()
-        print_line(f"  {program()} broker --set zookeeper.connect={ensemble.hosts}/tidelog")
+        up_command = command_for("up", data_folder)
+        print_line(f"  {up_command} --coordination zookeeper:{ensemble.hosts}/tidelog")
         print_line()
         print_line(f"Stop it with:  {down_command}" if is_detached else "Ctrl-C stops it.")
     sys.stdout.flush()

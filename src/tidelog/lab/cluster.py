@@ -98,14 +98,14 @@ def _require_same_coordination(folder: ClusterFolder, plan: ClusterPlan) -> None
     """
     for broker_id in folder.broker_ids():
         path = folder.properties_file(broker_id)
-        before = read_properties(path).get("tidelog.coordination", "") if path.exists() else ""
+        if not path.exists() or not folder.has_joined(broker_id):
+            continue
+        before = read_properties(path).get("tidelog.coordination", "")
         kind = before.partition(":")[0]
-        if kind and kind != plan.coordination.partition(":")[0]:
+        if kind != plan.coordination.partition(":")[0]:
             # A person gives `sqlite` without its file.
-            asked = SQLITE if kind == SQLITE else before
-            raise FolderUnusable(
-                folder.root, f"its cluster was started with --coordination {asked}"
-            )
+            given = SQLITE if kind == SQLITE else before
+            raise FolderUnusable(folder.root, f"its cluster is one with --coordination {given}")
 
 
 def _require_nameable(folder: ClusterFolder) -> None:

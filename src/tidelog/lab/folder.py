@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _BROKER_FOLDER = re.compile(r"broker-([1-9][0-9]?)")
+_META_PROPERTIES = "meta.properties"
 _PARTITION_FOLDER = re.compile(r".+-[0-9]+")
 
 
@@ -68,6 +69,10 @@ class ClusterFolder:
             return []
         found = (_BROKER_FOLDER.fullmatch(path.name) for path in self.root.iterdir())
         return sorted(int(name[1]) for name in found if name is not None)
+
+    def has_joined(self, broker_id: int) -> bool:
+        """Whether the broker was ever part of a cluster: Kafka's file says of which."""
+        return (self.log_dir(broker_id) / _META_PROPERTIES).exists()
 
     def replica_count(self, broker_id: int) -> int:
         """How many partitions the broker has a folder for."""

@@ -5,6 +5,7 @@ operating system. Whoever changes both - who runs and what the file says - holds
 """
 
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -25,7 +26,7 @@ from tidelog.lab.state import BrokerState, read_state, write_state
 
 # A broker that has not stopped by then does not keep the next from beginning to.
 _TURN_S: Final = 5.0
-_POLL_INTERVAL_S: Final = 0.005
+_POLL_INTERVAL_S: Final = 0.01
 _ANSWER_WITHIN_S: Final = 0.5
 
 
@@ -49,17 +50,18 @@ def find_brokers(folder: ClusterFolder, broker_ids: Sequence[int]) -> tuple[Brok
 def stop_in_turn(
     brokers: Iterable[BrokerState], *, is_impatient: Callable[[], bool]
 ) -> tuple[BrokerState, ...]:
-    """Tell brokers to stop cleanly, one when the one before has; who runs on when time is up.
+    """Tell brokers to stop cleanly, one after the other; who runs on when time is up.
 
-    One after the other, so that each has somebody to hand its leaderships to; the controller is
-    the last, so that somebody is there to move them.
+    A broker hands its leaderships over before it closes its listener, and needs somebody to hand
+    them to; so the next is told when that has happened, and flushes its logs beside the one before.
+    The controller is the last, so that somebody is there to move leaderships.
     """
     told: list[BrokerState] = []
     for broker in _controller_last(brokers):
         send_signal(broker.process, signal.SIGTERM)
         told.append(broker)
         turn_ends_at = time.monotonic() + _TURN_S
-        while broker.is_alive and time.monotonic() < turn_ends_at and not is_impatient():
+        while _is_serving(broker) and time.monotonic() < turn_ends_at and not is_impatient():
             time.sleep(_POLL_INTERVAL_S)
     while (remaining := tuple(each for each in told if each.is_alive)) and not is_impatient():
         time.sleep(_POLL_INTERVAL_S)
@@ -131,6 +133,18 @@ def _replace_state(folder: ClusterFolder, changed: BrokerState) -> None:
         folder.state_file,
         tuple(changed if broker.id == changed.id else broker for broker in states),
     )
+
+
+def _is_serving(broker: BrokerState) -> bool:
+    if not broker.is_alive:
+        return False
+    try:
+        socket.create_connection(broker.endpoint, timeout=_ANSWER_WITHIN_S).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        return True  # Too busy to say.
+    return True
 
 
 def _controller_last(brokers: Iterable[BrokerState]) -> list[BrokerState]:
