@@ -54,6 +54,7 @@ from tidelog.broker.partitions import Partitions
 from tidelog.broker.peers import Address, Peer, PeerUnreachable
 from tidelog.broker.replica_fetcher import ReplicaFetchers
 from tidelog.broker.replicas import Replicas
+from tidelog.broker.replication_throttle import ReplicationThrottles
 from tidelog.broker.request_tasks import RequestTasks
 from tidelog.broker.server import Server, ServerLimits
 from tidelog.broker.topic_creation import TopicCreation
@@ -62,7 +63,7 @@ from tidelog.config.broker import BrokerConfig
 from tidelog.config.network import NetworkConfig
 from tidelog.coordination.port import Coordinator
 from tidelog.core.controller.changes import changes_between
-from tidelog.core.controller.image import BrokerImage, Endpoint, LastStop
+from tidelog.core.controller.image import EMPTY_IMAGE, BrokerImage, Endpoint, LastStop
 from tidelog.core.sessions import FetchSessionCache
 from tidelog.storage.log_dir import LogDir, open_log_dir
 from tidelog.wire.api import ApiKey
@@ -116,6 +117,7 @@ class Broker:
             connect=partial(self._peer, timeout_ms=CONTROL_TIMEOUT_MS),
             inter_broker_listener=config.network.inter_broker_listener,
         )
+        self.throttles = ReplicationThrottles(config.broker_id, ports.clock, config.topic_defaults)
         self.proposals = IsrProposals(
             self.link,
             broker_id=config.broker_id,
@@ -137,6 +139,8 @@ class Broker:
         image = await controller.join()
         log_dirs = await self._open_log_dirs(loop, image.cluster_id)
         replicas = self._replicas(log_dirs, tasks)
+        replicas.on_config_changed(lambda config: self.throttles.on_config(config.replication))
+        self.throttles.on_image(image, changes_between(EMPTY_IMAGE, image))
         await replicas.start(image)
         control = ControlRequests(controller, replicas)
         controller.use_channels(self._channels(control, tasks))
@@ -150,8 +154,9 @@ class Broker:
         if controller.is_controller and not controller.image.topics:
             await self._adopt(log_dirs)
         newest = controller.image
-        controller.subscribe(replicas.on_image)
-        replicas.on_image(newest, changes_between(image, newest))
+        for subscriber in (self.throttles.on_image, replicas.on_image):
+            controller.subscribe(subscriber)
+            subscriber(newest, changes_between(image, newest))
         jobs = [
             *self._upkeep(log_dirs, replicas).start(tasks),
             tasks.create_task(self.proposals.run()),
@@ -359,6 +364,7 @@ class Broker:
             broker_id=self.config.broker_id,
             broker_epoch=lambda: self.controller.broker_epoch,
             config=self.config.replication,
+            throttle=self.throttles.follower,
             loop=asyncio.get_running_loop(),
             tasks=tasks,
         )
@@ -404,6 +410,7 @@ class Broker:
                 fetch_max_bytes=min(
                     replication.fetch_max_bytes, replication.tidelog_fetch_answer_bytes
                 ),
+                throttle=self.throttles.leader,
             ),
             sessions=FetchSessionCache(
                 slots_max=replication.max_incremental_fetch_session_cache_slots,

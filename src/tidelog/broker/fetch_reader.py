@@ -9,6 +9,9 @@ Rules, Kafka's (R5):
     - A read_committed reader is told which transactions in what it gets were aborted, and skips
       their records itself.
 
+A follower that lags, of a partition whose leader is throttled (KIP-73), gets nothing while that
+sends as much as it may. It is left out, without an end of its wait.
+
 Reads come from the page cache. If the first partition that has something to read is not there, it
 is named in `Look.cold`, for a thread to read; the next look is then given what the thread found.
 Cold partitions further down are left out and come first in a later look, so that partitions with
@@ -26,6 +29,7 @@ from tidelog.broker.fetch_interest import FetchInterest
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partition_runner import DiskRead, PartitionRunner
 from tidelog.broker.partitions import Partitions
+from tidelog.broker.replication_throttle import ReplicationThrottle
 from tidelog.core.partition.epochs import UNKNOWN_EPOCH_END
 from tidelog.core.partition.leader import PartitionLeader
 from tidelog.core.sessions import FetchSession, FetchTarget, KnownOffsets
@@ -65,7 +69,15 @@ class ReadByThread(NamedTuple):
 class Look:
     """What one look at the partitions found."""
 
-    __slots__ = ("cold", "is_full", "max_bytes", "must_tell", "size_bytes", "topics")
+    __slots__ = (
+        "cold",
+        "is_full",
+        "max_bytes",
+        "must_tell",
+        "size_bytes",
+        "throttled_bytes",
+        "topics",
+    )
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -77,6 +89,8 @@ class Look:
         """There is more to read that this answer has no room for or would have to go to the disk
         for: it gets no better by waiting."""
         self.cold: ColdRead | None = None
+        self.throttled_bytes = 0
+        """Of `size_bytes`, what counts against the leader's throttle."""
 
     def add(self, target: FetchTarget, result: FetchPartitionResult) -> None:
         topics = self.topics
@@ -88,11 +102,18 @@ class Look:
 class FetchReader:
     """Looks at partitions for fetches. Remembers nothing between two looks."""
 
-    __slots__ = ("_answer_memory", "_partitions", "fetch_max_bytes")
+    __slots__ = ("_answer_memory", "_partitions", "fetch_max_bytes", "throttle")
 
     def __init__(
-        self, *, partitions: Partitions, answer_memory: MemoryBound, fetch_max_bytes: int
+        self,
+        *,
+        partitions: Partitions,
+        answer_memory: MemoryBound,
+        fetch_max_bytes: int,
+        throttle: ReplicationThrottle,
     ) -> None:
+        """`throttle` is of what this broker sends as leader."""
+        self.throttle = throttle
         self._partitions = partitions
         self._answer_memory = answer_memory
         self.fetch_max_bytes = fetch_max_bytes
@@ -117,7 +138,10 @@ class FetchReader:
                 runner = self.runner(target, request)
                 if is_session:
                     interest.watch(target, runner)
-                self._look_at(look, interest, target, runner, request, read_by_thread)
+                look_at = self._look_at
+                if self.throttle.is_active and self._is_throttled(runner, request):
+                    look_at = self._look_at_throttled
+                look_at(look, interest, target, runner, request, read_by_thread)
             except RequestRefused as refusal:
                 self._tell_error(look, interest, target, refusal.code, request)
         return look
@@ -208,6 +232,32 @@ class FetchReader:
             told = _told(aborted) if is_committed_only else None
             look.add(target, _result(target, offsets, told, None, data))
         look.size_bytes += len(data)
+
+    def _is_throttled(self, runner: PartitionRunner, request: FetchRequest) -> bool:
+        """In-sync replicas are not: they would leave the isr for it."""
+        return (
+            request.replica_id >= 0
+            and BrokerId(request.replica_id) not in runner.leading.isr
+            and self.throttle.names(runner.topic_partition)
+        )
+
+    def _look_at_throttled(
+        self,
+        look: Look,
+        interest: FetchInterest,
+        target: FetchTarget,
+        runner: PartitionRunner,
+        request: FetchRequest,
+        read_by_thread: ReadByThread | None,
+    ) -> None:
+        if self.throttle.is_exceeded():
+            offsets = _offsets(runner)
+            if interest.fetch.note_left_out(target, offsets):
+                look.add(target, _result(target, offsets, None, None, b""))
+            return
+        before_bytes = look.size_bytes
+        self._look_at(look, interest, target, runner, request, read_by_thread)
+        look.throttled_bytes += look.size_bytes - before_bytes
 
     def _read(
         self, look: Look, target: FetchTarget, runner: PartitionRunner, end_offset: Offset

@@ -97,6 +97,7 @@ class FollowerRunner:
         "_rest",
         "fetched",
         "is_busy",
+        "is_lagging",
         "is_stopped",
         "machine",
         "on_idle",
@@ -111,6 +112,8 @@ class FollowerRunner:
         self.machine = machine
         self.is_busy = False
         self.is_stopped = False
+        self.is_lagging = True
+        """Whether it may lack something that is committed; a member of the isr never does."""
         self.on_ready: Callable[[FollowerRunner], None] = _nobody
         """Called when it was busy and is not any more. Set by who fetches."""
         self.on_idle: Callable[[], None] | None = None
@@ -296,6 +299,7 @@ class FollowerRunner:
             log_end_offset=log.log_end_offset,
         ):
             partition.on_committed()
+        self.is_lagging = result.high_watermark > log.log_end_offset
         start_offset = min(Offset(result.log_start_offset), self.machine.high_watermark)
         if start_offset > log.log_start_offset:
             log.advance_log_start(start_offset)

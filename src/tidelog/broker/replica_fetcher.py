@@ -12,7 +12,8 @@ A change of who is fetched for, or from where, does not wait for a parked fetch 
 request goes out behind it, and the leader answers the first at once.
 
 What cannot be fetched now leaves the session until it can again: a partition whose log a thread
-works on (until it is ready), and one that got an error (for `replica.fetch.backoff.ms`). A
+works on (until it is ready), and for `replica.fetch.backoff.ms` one that got an error, or that lags
+and is throttled (KIP-73) while as much is fetched as may be. A
 connection that fails costs a rest of the same length, and the next request opens a new session.
 
 Invariants:
@@ -33,6 +34,7 @@ from tidelog.base.errors import ErrorCode, WireError
 from tidelog.base.ids import BrokerId, TopicPartition
 from tidelog.broker.follower_runner import FollowerRunner, Position, Verdict
 from tidelog.broker.peers import Peer, PeerUnreachable
+from tidelog.broker.replication_throttle import ReplicationThrottle
 from tidelog.config.replication import ReplicationConfig
 from tidelog.core.sessions import next_epoch
 from tidelog.wire.api import ApiKey, decode_response_header
@@ -75,8 +77,11 @@ class ReplicaFetcher:
         broker_id: BrokerId,
         broker_epoch: Callable[[], int],
         config: ReplicationConfig,
+        throttle: ReplicationThrottle,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
+        """`throttle` is of what this broker fetches as follower."""
+        self._throttle = throttle
         self._peer = peer
         self._leader = leader
         self._broker_id = broker_id
@@ -219,8 +224,12 @@ class ReplicaFetcher:
         changed, self._changed = self._changed, {}
         topics: dict[bytes, list[FetchPartition]] = {}
         forgotten: dict[bytes, list[int]] = {}
+        throttle = self._throttle
+        is_holding_back = throttle.is_active and throttle.is_exceeded()
         for key in changed:
             follower = self._followers.get(key)
+            if is_holding_back and follower is not None and self._is_throttled(follower):
+                self._rest(key)
             if follower is None or key in self._resting or not follower.may_fetch:
                 if self._told.pop(key, None) is not None:
                     forgotten.setdefault(key[0], []).append(key[1])
@@ -235,6 +244,9 @@ class ReplicaFetcher:
             [(None, topic_id, partitions) for topic_id, partitions in topics.items()],
             [(None, topic_id, partitions) for topic_id, partitions in forgotten.items()],
         )
+
+    def _is_throttled(self, follower: FollowerRunner) -> bool:
+        return follower.is_lagging and self._throttle.names(follower.topic_partition)
 
     def _wanted(self, partition: int, position: Position) -> FetchPartition:
         return FetchPartition(
@@ -288,6 +300,8 @@ class ReplicaFetcher:
         key = _key(asked.follower)
         if self._followers.get(key) is not asked.follower:
             return
+        if self._throttle.is_active and self._is_throttled(asked.follower):
+            self._throttle.record(len(result.records))
         verdict = asked.follower.on_answer(asked.position, result)
         if verdict is Verdict.LATER:
             self._log_refusal(asked.follower, result)
@@ -316,6 +330,7 @@ class ReplicaFetchers:
         broker_id: BrokerId,
         broker_epoch: Callable[[], int],
         config: ReplicationConfig,
+        throttle: ReplicationThrottle,
         loop: asyncio.AbstractEventLoop,
         tasks: asyncio.TaskGroup,
     ) -> None:
@@ -324,6 +339,7 @@ class ReplicaFetchers:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._config = config
+        self._throttle = throttle
         self._loop = loop
         self._tasks = tasks
         self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
@@ -387,6 +403,7 @@ class ReplicaFetchers:
             broker_id=self._broker_id,
             broker_epoch=self._broker_epoch,
             config=self._config,
+            throttle=self._throttle,
             loop=self._loop,
         )
         self._fetchers[leader, number] = fetcher

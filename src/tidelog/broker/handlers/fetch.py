@@ -161,6 +161,8 @@ class _Attempt:
             return None
         self._finish()
         self._interest.fetch.on_answered()
+        if look.throttled_bytes:
+            self._handler.reader.throttle.record(look.throttled_bytes)
         return self._encode(look.topics)
 
     def _is_enough(self, look: Look) -> bool:
