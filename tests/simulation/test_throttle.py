@@ -8,8 +8,10 @@ from tidelog.core.controller.requests import ConfigAlteration, ConfigResource, R
 
 TOPIC = "filled"
 SET, DELETE = 0, 1
-BATCH_RECORDS = 2_000
-BATCHES = 30
+BATCH_RECORDS = 100
+BATCHES = 200
+# A throttle cannot be finer than what one fetch brings.
+SMALL_FETCHES = {"replica.fetch.max.bytes": "8192"}
 
 
 def alter(
@@ -46,13 +48,13 @@ def seconds_to_copy(cluster: SimulatedCluster) -> float:
 
 
 def test_without_a_throttle_a_copy_takes_no_time() -> None:
-    with simulated_cluster(2) as cluster:
+    with simulated_cluster(2, SMALL_FETCHES) as cluster:
         fill(cluster)
         assert seconds_to_copy(cluster) < 2
 
 
 def test_a_throttled_leader_sends_no_faster_than_it_may() -> None:
-    with simulated_cluster(2) as cluster:
+    with simulated_cluster(2, SMALL_FETCHES) as cluster:
         size_bytes = fill(cluster)
         alter(
             cluster,
@@ -60,14 +62,12 @@ def test_a_throttled_leader_sends_no_faster_than_it_may() -> None:
             "1",
             {"leader.replication.throttled.rate": str(size_bytes // 20)},
         )
-        alter(
-            cluster, ResourceType.TOPIC, TOPIC, {"leader.replication.throttled.replicas": "0:1"}
-        )
+        alter(cluster, ResourceType.TOPIC, TOPIC, {"leader.replication.throttled.replicas": "0:1"})
         assert 12 < seconds_to_copy(cluster) < 28
 
 
 def test_a_throttled_follower_fetches_no_faster_than_it_may() -> None:
-    with simulated_cluster(2) as cluster:
+    with simulated_cluster(2, SMALL_FETCHES) as cluster:
         size_bytes = fill(cluster)
         alter(
             cluster,
@@ -75,14 +75,12 @@ def test_a_throttled_follower_fetches_no_faster_than_it_may() -> None:
             "2",
             {"follower.replication.throttled.rate": str(size_bytes // 20)},
         )
-        alter(
-            cluster, ResourceType.TOPIC, TOPIC, {"follower.replication.throttled.replicas": "*"}
-        )
+        alter(cluster, ResourceType.TOPIC, TOPIC, {"follower.replication.throttled.replicas": "*"})
         assert 12 < seconds_to_copy(cluster) < 28
 
 
 def test_who_is_in_sync_is_not_held_back() -> None:
-    with simulated_cluster(2) as cluster:
+    with simulated_cluster(2, SMALL_FETCHES) as cluster:
         cluster.create(TOPIC, (1, 2))
         for broker in ("1", "2"):
             alter(
@@ -111,7 +109,7 @@ def test_who_is_in_sync_is_not_held_back() -> None:
 
 
 def test_a_throttle_that_is_taken_away_holds_back_no_more() -> None:
-    with simulated_cluster(2) as cluster:
+    with simulated_cluster(2, SMALL_FETCHES) as cluster:
         fill(cluster)
         rates = {
             "leader.replication.throttled.rate": "10",

@@ -228,7 +228,7 @@ class ReplicaFetcher:
         is_holding_back = throttle.is_active and throttle.is_exceeded()
         for key in changed:
             follower = self._followers.get(key)
-            if is_holding_back and follower is not None and self._is_throttled(follower):
+            if is_holding_back and key not in self._resting and self._is_throttled(follower):
                 self._rest(key)
             if follower is None or key in self._resting or not follower.may_fetch:
                 if self._told.pop(key, None) is not None:
@@ -245,8 +245,12 @@ class ReplicaFetcher:
             [(None, topic_id, partitions) for topic_id, partitions in forgotten.items()],
         )
 
-    def _is_throttled(self, follower: FollowerRunner) -> bool:
-        return follower.is_lagging and self._throttle.names(follower.topic_partition)
+    def _is_throttled(self, follower: FollowerRunner | None) -> bool:
+        return (
+            follower is not None
+            and follower.is_lagging
+            and self._throttle.names(follower.topic_partition)
+        )
 
     def _wanted(self, partition: int, position: Position) -> FetchPartition:
         return FetchPartition(

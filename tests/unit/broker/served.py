@@ -14,7 +14,7 @@ from kio.serial import entity_reader
 
 from tests.support.kio_codec import Values, milliseconds, request_bytes
 from tests.unit.broker.fake_transport import FakeTransport, Outbox
-from tests.unit.broker.world import LISTENER, World, broker_world
+from tests.unit.broker.world import BROKER, LISTENER, World, broker_world
 from tidelog.broker.connection import Connection
 from tidelog.broker.dispatch import DirectHandler, Dispatcher
 from tidelog.broker.fast_produce import Shortcut, fast_produce
@@ -28,6 +28,7 @@ from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.large_requests import LargeRequests
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.network import SocketNetwork
+from tidelog.broker.replication_throttle import ReplicationThrottle
 from tidelog.broker.request_tasks import RequestTasks
 from tidelog.broker.server import Server, ServerLimits
 from tidelog.core.sessions import FetchSessionCache
@@ -70,6 +71,7 @@ class ServedWorld:
                 partitions=partitions,
                 answer_memory=self.answer_memory,
                 fetch_max_bytes=50 * 2**20,
+                throttle=ReplicationThrottle(BROKER, world.clock),
             ),
             sessions=self.sessions,
             answer_memory=self.answer_memory,

@@ -365,21 +365,20 @@ async def test_a_write_whose_answer_was_lost_is_found_before_the_next_decision()
 @in_virtual_time
 async def test_a_claim_whose_answer_was_lost_is_known_to_be_ones_own() -> None:
     tree = FlakyTree()
-    async with running(tree, node_id="2") as second:
-        async with running(tree, node_id="1") as first:
-            assert second.is_controller
-            tree.expire(second.joined().coordinator.session_id)
-            await settled()
-            assert first.is_controller
-            await asyncio.sleep(2 * RETRY_BACKOFF_S)
-            assert not second.is_controller
-            tree.forgetting = 1
-            tree.expire(first.joined().coordinator.session_id)
-            await asyncio.sleep(3 * RETRY_BACKOFF_S)
-            claimed = [runner for runner in (first, second) if runner.is_controller]
-            assert len(claimed) == 1
-            (outcome,) = await create(claimed[0], "t")
-            assert outcome.error is ErrorCode.NONE
+    async with running(tree, node_id="2") as second, running(tree, node_id="1") as first:
+        assert second.is_controller
+        tree.expire(second.joined().coordinator.session_id)
+        await settled()
+        assert first.is_controller
+        await asyncio.sleep(2 * RETRY_BACKOFF_S)
+        assert not second.is_controller
+        tree.forgetting = 1
+        tree.expire(first.joined().coordinator.session_id)
+        await asyncio.sleep(3 * RETRY_BACKOFF_S)
+        claimed = [runner for runner in (first, second) if runner.is_controller]
+        assert len(claimed) == 1
+        (outcome,) = await create(claimed[0], "t")
+        assert outcome.error is ErrorCode.NONE
 
 
 @in_virtual_time

@@ -23,6 +23,7 @@ from tidelog.broker.partitions import Partitions
 from tidelog.broker.peers import Peer
 from tidelog.broker.replica_fetcher import ReplicaFetchers
 from tidelog.broker.replicas import Replicas, Role
+from tidelog.broker.replication_throttle import ReplicationThrottle
 from tidelog.broker.upkeep import Upkeep
 from tidelog.config.broker import BrokerConfig
 from tidelog.core.controller.changes import (
@@ -133,6 +134,7 @@ class World:
             broker_id=BROKER,
             broker_epoch=lambda: self.image.brokers[BROKER].broker_epoch,
             config=self.config.replication,
+            throttle=ReplicationThrottle(BROKER, self.clock),
             loop=loop,
             tasks=tasks,
         )
