@@ -375,6 +375,45 @@ def test_late_answer_of_an_older_version_is_no_news() -> None:
     assert leader.isr == {1}
 
 
+def test_added_replica_is_copied_to_and_then_joins() -> None:
+    """KIP-455: replicas are added to a partition whose leader leads on."""
+    leader = leader_of((1, 2))
+    append(leader, 4)
+    fetch(leader, 2, 4)
+    assert leader.on_replicas_changed((LEADER, *FOLLOWERS), now_ms=0) == NOTHING
+    leader.on_live_brokers_changed(registered(REPLICAS), now_ms=0)
+    append(leader, 1)
+    assert fetch(leader, 2, 5) is ADVANCED
+    assert fetch(leader, 3, 4) == NOTHING
+    assert fetch(leader, 3, 5) == (propose((1, 2, 3)),)
+
+
+def test_replica_that_stays_keeps_what_is_known_of_it() -> None:
+    leader = leader_of()
+    append(leader, 4)
+    fetch(leader, 2, 3)
+    known = leader.followers[BrokerId(2)]
+    leader.on_replicas_changed((BrokerId(4), BrokerId(2), BrokerId(3), LEADER), now_ms=0)
+    assert leader.followers[BrokerId(2)] is known
+    assert leader.followers.keys() == {2, 3, 4}
+
+
+def test_replica_that_left_the_isr_may_be_taken_away_and_counts_no_more() -> None:
+    leader = leader_of(min_insync_replicas=3)
+    append(leader, 4)
+    fetch(leader, 2, 4)
+    leader.on_isr_changed(brokers((1, 2)), version=1, now_ms=0)
+    leader.on_replicas_changed((LEADER, BrokerId(2)), now_ms=0)
+    assert leader.followers.keys() == {2}
+    leader.refuse_before_append(ACKS_ALL)
+
+
+@pytest.mark.parametrize("replicas", [(2, 3), (1, 2)])
+def test_taking_away_the_leader_or_a_member_of_the_isr_is_a_bug(replicas: tuple[int, ...]) -> None:
+    with pytest.raises(AssertionError):
+        leader_of().on_replicas_changed(tuple(map(BrokerId, replicas)), now_ms=0)
+
+
 def test_acks_all_is_refused_below_min_isr() -> None:
     leader = leader_of(isr=(1,), min_insync_replicas=2)
     with pytest.raises(RequestRefused, match=r"min\.insync\.replicas asks for 2") as refused:
