@@ -39,7 +39,9 @@ def truncate_to_high_watermark() -> Iterator[None]:
         assert self.follower is not None
         offset = self.high_watermark
         if offset < self.log.log_end_offset:
-            self.follower._cut(offset, partial(self.log.truncate_to, offset))
+            self.follower._cut(
+                offset, partial(self.log.truncate_to, offset), self.follower._be_ready
+            )
 
     with patch.object(PartitionRunner, "_begin_to_follow", begin_and_cut):
         yield

@@ -185,6 +185,10 @@ class FollowerRunner:
             return Verdict.LATER
         self.fetched = result
         self._rest = batches
+        if batches and batches[0][1].base_offset < self._partition.log.log_end_offset:
+            base_offset = Offset(batches[0][1].base_offset)
+            cut = partial(self._partition.log.truncate_fully_and_start_at, base_offset)
+            return self._cut(base_offset, cut, self._go_on)
         return self._append_rest()
 
     def _on_error(self, result: FetchPartitionResult) -> Verdict:
@@ -204,7 +208,7 @@ class FollowerRunner:
             extra={"partition": self.topic_partition, "offset": offset},
         )
         log = self._partition.log
-        return self._cut(offset, partial(log.truncate_fully_and_start_at, offset))
+        return self._cut(offset, partial(log.truncate_fully_and_start_at, offset), self._be_ready)
 
     def _on_diverging(self, leader_end: EpochEnd) -> Verdict:
         log = self._partition.log
@@ -220,20 +224,28 @@ class FollowerRunner:
                 "leader_epoch": self.machine.leader_epoch,
             },
         )
-        return self._cut(offset, partial(log.truncate_to, offset))
+        return self._cut(offset, partial(log.truncate_to, offset), self._be_ready)
 
     # -- appending -------------------------------------------------------------------------------
 
     def _checked(self, result: FetchPartitionResult) -> list[tuple[memoryview, BatchHeader]]:
-        """The batches of an answer. Raises CorruptBatch."""
+        """The batches of an answer. Raises CorruptBatch.
+
+        The first may begin below what was asked for if nothing is in the log yet: the leader's
+        may start in the middle of a batch (DeleteRecords), and is copied from where that begins.
+        """
         records = memoryview(result.records)
-        batches = []
-        offset = self._partition.log.log_end_offset
+        batches: list[tuple[memoryview, BatchHeader]] = []
+        log = self._partition.log
+        offset = log.log_end_offset
+        is_empty = log.log_start_offset == offset
         for position, header in iter_headers(records):
             batch = records[position : position + header.size_bytes]
             if not checksum_matches(records, position, header.size_bytes):
                 raise CorruptBatch(f"checksum of the batch at offset {header.base_offset}")
-            if header.base_offset < offset:
+            if header.last_offset < header.base_offset or header.last_offset < offset:
+                raise CorruptBatch(f"offset {header.last_offset} where {offset} was asked for")
+            if header.base_offset < offset and not (is_empty and not batches):
                 raise CorruptBatch(f"offset {header.base_offset} where {offset} was asked for")
             offset = Offset(header.last_offset + 1)
             batches.append((batch, header))
@@ -253,7 +265,7 @@ class FollowerRunner:
                 last_offset=Offset(header.last_offset),
             ):
                 rolled = partition.queue.roll(now_ms)
-                return self._wait(rolled, self._go_on)
+                return self._wait(rolled, self._go_on, even_if_stopped=None)
             try:
                 self._append(batch, header, now_ms)
             except StorageError as error:
@@ -263,7 +275,7 @@ class FollowerRunner:
             del self._rest[0]
         flusher = partition.flusher
         if flusher.unflushed_records >= partition.config.flush_messages:
-            return self._wait(flusher.start(), self._go_on)
+            return self._wait(flusher.start(), self._go_on, even_if_stopped=None)
         return self._learn()
 
     def _append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
@@ -308,7 +320,7 @@ class FollowerRunner:
 
     # -- truncating ------------------------------------------------------------------------------
 
-    def _cut(self, offset: Offset, cut: Callable[[], None]) -> Verdict:
+    def _cut(self, offset: Offset, cut: Callable[[], None], then: Callable[[], None]) -> Verdict:
         partition = self._partition
         log, producers = partition.log, partition.producers
         replay = Replay(
@@ -323,9 +335,10 @@ class FollowerRunner:
 
         lowered = min(offset, log.recovery_point)
         done = partition.log_directory.truncate(partition.topic_partition, lowered, work)
-        return self._wait(done, self._on_cut)
+        return self._wait(done, then, even_if_stopped=self._on_cut)
 
     def _on_cut(self) -> None:
+        """A log that was cut has to be known as such, whoever decides about it by now."""
         partition = self._partition
         log = partition.log
         epochs = partition.epochs
@@ -337,33 +350,43 @@ class FollowerRunner:
                 "committed records truncated",
                 extra={"partition": self.topic_partition, "log_end_offset": log.log_end_offset},
             )
+
+    def _be_ready(self) -> None:
         self.on_ready(self)
 
     # -- waiting for a thread --------------------------------------------------------------------
 
-    def _wait(self, work: "asyncio.Future[T]", then: Callable[[], None]) -> Verdict:
+    def _wait(
+        self,
+        work: "asyncio.Future[T]",
+        then: Callable[[], None],
+        *,
+        even_if_stopped: Callable[[], None] | None,
+    ) -> Verdict:
+        """Go on with `then` when a thread has done `work`, unless it is stopped by then."""
         assert not self.is_busy  # I1
         self.is_busy = True
-        work.add_done_callback(lambda done: self._on_done(done, then))
+        work.add_done_callback(lambda done: self._on_done(done, then, even_if_stopped))
         return Verdict.BUSY
 
-    def _on_done(self, done: "asyncio.Future[T]", then: Callable[[], None]) -> None:
+    def _on_done(
+        self,
+        done: "asyncio.Future[T]",
+        then: Callable[[], None],
+        even_if_stopped: Callable[[], None] | None,
+    ) -> None:
         self.is_busy = False
         has_succeeded = self._partition.succeeded(done)
         on_idle, self.on_idle = self.on_idle, None
         if has_succeeded and not self._partition.is_offline:
-            if not self.is_stopped:
-                then()
+            if even_if_stopped is not None:
+                even_if_stopped()
+            if self.is_stopped:
+                self._rest.clear()
             else:
-                self._finish_cut(then)
+                then()
         if on_idle is not None:
             on_idle()
-
-    def _finish_cut(self, then: Callable[[], None]) -> None:
-        """Stopped meanwhile. A log that was cut has to be known as such even so."""
-        self._rest.clear()
-        if then == self._on_cut:
-            self._on_cut()
 
 
 def _nobody(_follower: FollowerRunner) -> None:

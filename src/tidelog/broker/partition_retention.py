@@ -2,7 +2,8 @@
 
 Appends go on while the thread decides. So what it says of the segment that was active, or of any
 later one, counts only if nothing was appended since: a record that arrived meanwhile is not old,
-and must not go with those that are.
+and must not go with those that are. If a follower's log was cut meanwhile, or is about to be, it
+counts for nothing; there is a next round.
 """
 
 import asyncio
@@ -30,6 +31,9 @@ class RetainedPartition(Protocol):
     @property
     def high_watermark(self) -> Offset: ...
 
+    @property
+    def is_being_cut(self) -> bool: ...
+
     def on_log_start_advanced(self) -> None: ...
 
 
@@ -37,13 +41,16 @@ async def enforce_retention(
     partition: RetainedPartition, queue: AppendQueue, *, now_ms: int
 ) -> int:
     """Remove the segments that `retention.ms` and `retention.bytes` no longer want; how many."""
-    if partition.is_offline or queue.is_busy:
+    if partition.is_offline or queue.is_busy or partition.is_being_cut:
         return 0
     log, executor = partition.log, partition.log_directory.executor
     active, end_offset = log.segments[-1], log.log_end_offset
+    truncation_count = log.truncation_count
     expired = await executor.background(
         log.expired_segments, high_watermark=partition.high_watermark, now_ms=now_ms
     )
+    if log.truncation_count != truncation_count:
+        return 0
     if log.log_end_offset != end_offset or queue.is_busy:
         expired = tuple(one for one in expired if one.base_offset < active.base_offset)
     elif expired and expired[-1] is active and _is_serving(partition, log):
@@ -67,4 +74,4 @@ async def enforce_retention(
 
 def _is_serving(partition: RetainedPartition, log: Log) -> bool:
     """Whether `log` is still in use, after some waiting."""
-    return log is partition.log and not partition.is_offline
+    return log is partition.log and not partition.is_offline and not partition.is_being_cut

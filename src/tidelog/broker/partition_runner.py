@@ -223,6 +223,11 @@ class PartitionRunner:
         return self.leader
 
     @property
+    def is_being_cut(self) -> bool:
+        """Whether a thread takes off the end of the log, or does something else for a follower."""
+        return self.follower is not None and self.follower.is_busy
+
+    @property
     def queue(self) -> AppendQueue:
         return self._queue
 
@@ -565,14 +570,26 @@ class PartitionRunner:
         """
         self._take_role(lambda: self._begin_to_lead(elect(self)))
 
-    def follow(self, leader: BrokerId, leader_epoch: LeaderEpoch) -> None:
-        """Copy from `leader`."""
+    def follow(
+        self,
+        leader: BrokerId,
+        leader_epoch: LeaderEpoch,
+        fetch_for: Callable[[FollowerRunner], None],
+    ) -> None:
+        """Copy from `leader`; `fetch_for` is called with the follower once it may begin."""
         follower = self.follower
         if follower is not None and not follower.is_stopped:
             follower.machine.on_leader_changed(leader, leader_epoch)
+            fetch_for(follower)
             return
+
+        def begin() -> None:
+            self._begin_to_follow(leader, leader_epoch)
+            assert self.follower is not None
+            fetch_for(self.follower)
+
         self._stop_leading()
-        self._take_role(lambda: self._begin_to_follow(leader, leader_epoch))
+        self._take_role(begin)
 
     def resign(self) -> None:
         """Do neither: this broker is not told any more who leads."""
@@ -719,6 +736,8 @@ class PartitionRunner:
         assert not self._queue.is_busy  # Logs are opened behind everything the old one began.
         self._stop_leading()
         self._next_role = None
+        if self.follower is not None:
+            self.follower.stop()
         self.follower = None
         self.log, self.epochs, self.producers = log, epochs, producers
         self._high_watermark = high_watermark

@@ -382,11 +382,11 @@ class Replicas:
             return
         before = runner.follower
         if state.leader == self._broker_id:
-            runner.lead(lambda leading: self._elect(leading, role))
+            runner.lead(self._elect)
         elif state.leader == NO_BROKER:
             runner.resign()
         else:
-            runner.follow(state.leader, state.leader_epoch)
+            runner.follow(state.leader, state.leader_epoch, self._fetchers.follow)
         logger.log(
             log_level,
             "role taken",
@@ -397,14 +397,12 @@ class Replicas:
                 "isr": state.isr,
             },
         )
-        if before is not None and before is not runner.follower:
+        if before is not None and before.is_stopped:
             self._fetchers.unfollow(before)
-        if runner.follower is not None and not runner.follower.is_stopped:
-            self._fetchers.follow(runner.follower)
 
-    def _elect(self, runner: PartitionRunner, role: Role) -> PartitionLeader:
-        """The leader that this broker becomes, with its log as it is by now."""
-        state = role.state
+    def _elect(self, runner: PartitionRunner) -> PartitionLeader:
+        """The leader that this broker becomes, with its log and its role as they are by now."""
+        state = self._roles[runner.topic_partition].state
         leader = elected(
             broker=self._broker_id,
             replicas=state.replicas,
@@ -591,6 +589,8 @@ class Replicas:
         log.reconfigure(config)
         runner = log_dir.runners.get(wanted.topic_partition)
         if runner is not None:
+            if runner.follower is not None:
+                self._fetchers.unfollow(runner.follower)
             runner.bring_online(
                 log=log,
                 high_watermark=opened.high_watermark,

@@ -104,6 +104,7 @@ class Log(ReadableLog):
         "recovery_point",
         "topic_id",
         "topic_partition",
+        "truncation_count",
     )
 
     def __init__(
@@ -140,6 +141,8 @@ class Log(ReadableLog):
         self._flushed_folder_changes = 0
         self._largest_timestamps: LargestTimestamps | None = None
         self._is_closed = False
+        self.truncation_count = 0
+        """How often the end was taken off: what was decided about segments before is void then."""
         self.reconfigure(config)
 
     @property
@@ -508,6 +511,7 @@ class Log(ReadableLog):
         self._disk.flush_folder(self.folder)
 
     def _restart(self, segments: tuple[Segment, ...], end_offset: Offset) -> None:
+        self.truncation_count += 1
         self._recent = [None] * RECENT_PLACES
         self._largest_timestamps = None
         self._complete_end_offset = NO_OFFSET

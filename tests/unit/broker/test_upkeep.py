@@ -50,6 +50,7 @@ class VanishedLog:
         self.log_start_offset = 0
         self.log_end_offset = 1
         self.segments = (None,)
+        self.truncation_count = 0
 
 
 @in_virtual_time

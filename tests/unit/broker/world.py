@@ -55,6 +55,7 @@ from tidelog.storage.memory_disk import MemoryDisk
 from tidelog.wire.produce import PartitionProduceResult
 
 BROKER = BrokerId(1)
+OTHER = BrokerId(2)
 CLUSTER_ID = "cluster"
 LISTENER = "PLAINTEXT"
 BOOT_ID = "boot"
@@ -129,6 +130,7 @@ class World:
             for number, executor in enumerate(self.executors)
         ]
         self.proposed: list[tuple[PartitionRunner, ProposeIsr]] = []
+        self.looked_for: list[BrokerId] = []
         self.fetchers = ReplicaFetchers(
             connect=self.connect,
             broker_id=BROKER,
@@ -173,8 +175,9 @@ class World:
 
     # -- the cluster -----------------------------------------------------------------------------
 
-    def connect(self, _broker_id: BrokerId) -> Peer | None:
+    def connect(self, broker_id: BrokerId) -> Peer | None:
         """Nobody else can be reached."""
+        self.looked_for.append(broker_id)
         return None
 
     def decide(self, *changes: Change) -> None:
@@ -199,8 +202,10 @@ class World:
         partitions: int = 1,
         config: Mapping[str, str] | None = None,
         topic_id: TopicId | None = None,
+        state: PartitionImage | None = None,
     ) -> None:
-        topic = TopicImage(name, topic_id or TopicId(uuid4()), (led_by_us(0),) * partitions)
+        states = (state or led_by_us(0),) * partitions
+        topic = TopicImage(name, topic_id or TopicId(uuid4()), states)
         self.decide(TopicCreated(topic, config or {}))
 
     def add_partitions(self, name: str, count: int) -> None:
@@ -217,6 +222,10 @@ class World:
         """This broker leads in a new epoch, once everything is settled."""
         state = self.image.topics[name].partitions[partition]
         self.decide(PartitionChanged(name, partition, led_by_us(state.leader_epoch + 1)))
+
+    def change(self, name: str, state: PartitionImage, partition: int = 0) -> None:
+        """Another state of a partition, of which this broker hears as `decide` says."""
+        self.decide(PartitionChanged(name, partition, state))
 
     # -- time ------------------------------------------------------------------------------------
 
@@ -308,6 +317,25 @@ def led_by_us(leader_epoch: int) -> PartitionImage:
         adding_replicas=(),
         removing_replicas=(),
         partition_epoch=leader_epoch,
+    )
+
+
+def replicated(
+    leader: BrokerId,
+    leader_epoch: int,
+    *,
+    isr: tuple[BrokerId, ...] = (BROKER, OTHER),
+    partition_epoch: int | None = None,
+) -> PartitionImage:
+    """A partition that this broker has in common with another one."""
+    return PartitionImage(
+        leader=leader,
+        leader_epoch=LeaderEpoch(leader_epoch),
+        replicas=(BROKER, OTHER),
+        isr=isr,
+        adding_replicas=(),
+        removing_replicas=(),
+        partition_epoch=leader_epoch if partition_epoch is None else partition_epoch,
     )
 
 

@@ -1,4 +1,4 @@
-"""R3, R7: a follower copies, truncates to where the logs part, and no further (KIP-101, KIP-279)."""
+"""R3, R7: a follower copies, and truncates to where the logs part and no further (KIP-101)."""
 
 from dataclasses import dataclass, field
 
