@@ -30,6 +30,7 @@ from tidelog.broker.control_requests import ControlRequests
 from tidelog.broker.controlled_brokers import LocalBroker, RemoteBroker
 from tidelog.broker.controller_link import ControllerLink, address_of
 from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.broker.departures import Departures
 from tidelog.broker.disk_executor import DiskExecutor
 from tidelog.broker.dispatch import ColdHandlers, Dispatcher
 from tidelog.broker.fast_produce import fast_produce
@@ -138,13 +139,14 @@ class Broker:
         endpoints = await self._bind(server)
         image = await controller.join()
         log_dirs = await self._open_log_dirs(loop, image.cluster_id)
-        replicas = self._replicas(log_dirs, tasks)
+        departures = self._departures(tasks)
+        replicas = self._replicas(log_dirs, tasks, departures)
         replicas.on_config_changed(lambda config: self.throttles.on_config(config.replication))
         self.throttles.on_image(image, changes_between(EMPTY_IMAGE, image))
         await replicas.start(image)
         control = ControlRequests(controller, replicas)
         controller.use_channels(self._channels(control, tasks))
-        dispatcher = self._dispatcher(loop, tasks, replicas, log_dirs, control)
+        dispatcher = self._dispatcher(loop, tasks, replicas, log_dirs, control, departures)
         server.dispatch = dispatcher.dispatch
         replicas.on_config_changed(lambda config: server.set_limits(self._limits(config.network)))
         await server.listen()
@@ -274,6 +276,15 @@ class Broker:
                     )
             await asyncio.sleep(SHUTDOWN_RETRY_BACKOFF_S)
 
+    def _departures(self, tasks: asyncio.TaskGroup) -> Departures:
+        def look() -> None:
+            tasks.create_task(self.controller.look_around())
+
+        departures = Departures(asyncio.get_running_loop(), look)
+        departures.on_image(self.controller.image, ())
+        self.controller.subscribe(departures.on_image)
+        return departures
+
     # -- parts -----------------------------------------------------------------------------------
 
     def _peer(self, address: Address, *, timeout_ms: int) -> Peer:
@@ -358,7 +369,9 @@ class Broker:
             warn=lambda sentence: logger.warning("repaired", extra={"reason": sentence}),
         )
 
-    def _replicas(self, log_dirs: Sequence[LogDirRunner], tasks: asyncio.TaskGroup) -> Replicas:
+    def _replicas(
+        self, log_dirs: Sequence[LogDirRunner], tasks: asyncio.TaskGroup, departures: Departures
+    ) -> Replicas:
         fetchers = ReplicaFetchers(
             connect=self._peer_of,
             broker_id=self.config.broker_id,
@@ -367,6 +380,7 @@ class Broker:
             throttle=self.throttles.follower,
             loop=asyncio.get_running_loop(),
             tasks=tasks,
+            on_lost=departures.suspect,
         )
         return Replicas(
             broker_id=self.config.broker_id,
@@ -396,6 +410,7 @@ class Broker:
         replicas: Replicas,
         log_dirs: Sequence[LogDirRunner],
         control: ControlRequests,
+        departures: Departures,
     ) -> Dispatcher:
         replication = self.config.replication
         partitions, requests = self.partitions, self.requests
@@ -427,6 +442,7 @@ class Broker:
             auto_create_topics=replication.auto_create_topics_enable,
             tasks=request_tasks,
             large=large,
+            departures=departures,
         )
 
         def load_cold() -> ColdHandlers:

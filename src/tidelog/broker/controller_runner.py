@@ -416,6 +416,12 @@ class ControllerRunner:
         self._claim = await session.tree.controller()
         return self._claim
 
+    async def look_around(self) -> None:
+        """Have the coordinator notice at once what it would notice soon: a broker seems gone."""
+        if self._session is not None:
+            with suppress(SessionLost, CoordinatorUnavailable):
+                await self._session.coordinator.get(nodes.CONTROLLER)
+
     def _give_up_claim(self) -> None:
         if self._session is not None:
             self._session.fence = None

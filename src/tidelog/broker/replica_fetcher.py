@@ -53,6 +53,7 @@ logger = logging.getLogger(__name__)
 FETCH_VERSION = 17
 OPENING_EPOCH = 0
 OUTSTANDING_MAX = 2
+FIRST_REST_MS = 5
 
 Key = tuple[bytes, int]
 """Topic id and partition, as they stand in an answer."""
@@ -79,8 +80,11 @@ class ReplicaFetcher:
         config: ReplicationConfig,
         throttle: ReplicationThrottle,
         loop: asyncio.AbstractEventLoop,
+        on_lost: Callable[[BrokerId], None],
     ) -> None:
-        """`throttle` is of what this broker fetches as follower."""
+        """`throttle` is of what this broker fetches as follower; `on_lost` is told when the leader
+        stops answering."""
+        self._on_lost = on_lost
         self._throttle = throttle
         self._peer = peer
         self._leader = leader
@@ -92,6 +96,7 @@ class ReplicaFetcher:
         self._followers: dict[Key, FollowerRunner] = {}
         self._changed: dict[Key, None] = {}
         self._resting: dict[Key, asyncio.TimerHandle] = {}
+        self._refused: dict[Key, int] = {}
         self._told: dict[Key, _Told] = {}
         self._session_id = NO_SESSION_ID
         self._session_epoch = OPENING_EPOCH
@@ -137,18 +142,31 @@ class ReplicaFetcher:
         self._changed[key] = None
         self._wake.set()
 
-    def _rest(self, key: Key) -> None:
+    def _rest(self, key: Key, rest_s: float) -> None:
         """Leave it out for a while."""
-        self._forget_rest(key)
-        backoff_s = self._config.replica_fetch_backoff_ms / 1_000
-        self._resting[key] = self._loop.call_later(backoff_s, self._end_rest, key)
+        timer = self._resting.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        self._resting[key] = self._loop.call_later(rest_s, self._end_rest, key)
         self._note_changed(key)
+
+    def _rest_after_refusal(self, key: Key) -> None:
+        """Longer each time, up to `replica.fetch.backoff.ms`.
+
+        The first is short: a leader that was elected a moment ago may hear of it after we do, and
+        writers wait for us meanwhile.
+        """
+        count = self._refused.get(key, 0)
+        self._refused[key] = count + 1
+        rest_ms = min(FIRST_REST_MS * 2 ** min(count, 20), self._config.replica_fetch_backoff_ms)
+        self._rest(key, rest_ms / 1_000)
 
     def _end_rest(self, key: Key) -> None:
         self._resting.pop(key, None)
         self._note_changed(key)
 
     def _forget_rest(self, key: Key) -> None:
+        self._refused.pop(key, None)
         timer = self._resting.pop(key, None)
         if timer is not None:
             timer.cancel()
@@ -203,6 +221,7 @@ class ReplicaFetcher:
     async def _on_failure(self, error: Exception) -> None:
         if not self._is_unreachable:  # Once is enough; it is tried every second.
             logger.info("leader does not answer", extra={"leader": self._leader, "reason": error})
+            self._on_lost(self._leader)
         self._is_unreachable = True
         self._end_session()
         await asyncio.sleep(self._config.replica_fetch_backoff_ms / 1_000)
@@ -229,7 +248,7 @@ class ReplicaFetcher:
         for key in changed:
             follower = self._followers.get(key)
             if is_holding_back and key not in self._resting and self._is_throttled(follower):
-                self._rest(key)
+                self._rest(key, self._config.replica_fetch_backoff_ms / 1_000)
             if follower is None or key in self._resting or not follower.may_fetch:
                 if self._told.pop(key, None) is not None:
                     forgotten.setdefault(key[0], []).append(key[1])
@@ -309,8 +328,9 @@ class ReplicaFetcher:
         verdict = asked.follower.on_answer(asked.position, result)
         if verdict is Verdict.LATER:
             self._log_refusal(asked.follower, result)
-            self._rest(key)
+            self._rest_after_refusal(key)
         else:
+            self._refused.pop(key, None)
             self._note_changed(key)
 
     def _log_refusal(self, follower: FollowerRunner, result: FetchPartitionResult) -> None:
@@ -337,8 +357,11 @@ class ReplicaFetchers:
         throttle: ReplicationThrottle,
         loop: asyncio.AbstractEventLoop,
         tasks: asyncio.TaskGroup,
+        on_lost: Callable[[BrokerId], None],
     ) -> None:
-        """`connect` knows where a broker listens; None if it does not."""
+        """`connect` knows where a broker listens; None if it does not. `on_lost` is told when a
+        leader stops answering."""
+        self._on_lost = on_lost
         self._connect = connect
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -409,6 +432,7 @@ class ReplicaFetchers:
             config=self._config,
             throttle=self._throttle,
             loop=self._loop,
+            on_lost=self._on_lost,
         )
         self._fetchers[leader, number] = fetcher
         self._running[fetcher] = self._tasks.create_task(fetcher.run())

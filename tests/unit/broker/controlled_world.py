@@ -12,6 +12,7 @@ from tidelog.broker.broker_channels import BrokerChannels
 from tidelog.broker.control_requests import ControlRequests
 from tidelog.broker.controlled_brokers import LocalBroker
 from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.broker.departures import Departures
 from tidelog.broker.handlers.init_producer_id import InitProducerIdHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.topic_creation import TopicCreation
@@ -39,6 +40,7 @@ class ControlledWorld:
             auto_create_topics=True,
             tasks=served.requests,
             large=served.large,
+            departures=Departures(asyncio.get_running_loop(), lambda: None),
         )
         self.init_producer_id = InitProducerIdHandler(
             controller=self.requests, tasks=served.requests

@@ -139,6 +139,7 @@ class World:
             throttle=ReplicationThrottle(BROKER, self.clock),
             loop=loop,
             tasks=tasks,
+            on_lost=lambda _leader: None,
         )
         self.replicas = Replicas(
             broker_id=BROKER,

@@ -1,7 +1,8 @@
 """Metadata (3): what topics there are, who leads, and where the brokers listen.
 
 A topic that does not exist is created if both the client and `auto.create.topics.enable` allow it
-(P4). The answer then waits for the creation, so that the client can go on at once.
+(P4). The answer then waits for the creation, so that the client can go on at once. While a broker
+seems to have died, it waits a little for the next leaders (`departures.py`).
 
 What asks for, or tells of, thousands of partitions is read and written aside (`large_requests.py`).
 """
@@ -14,11 +15,17 @@ from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_BROKER
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.departures import Departures
 from tidelog.broker.large_requests import LARGE_BYTES, LARGE_COUNT, LargeRequests
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.request_tasks import RequestTasks
 from tidelog.broker.topic_creation import TopicCreation
-from tidelog.core.controller.image import ClusterImage, PartitionImage, TopicImage
+from tidelog.core.controller.image import (
+    BrokerImage,
+    ClusterImage,
+    PartitionImage,
+    TopicImage,
+)
 from tidelog.core.controller.names import require_legal
 from tidelog.wire.api import RequestHeader
 from tidelog.wire.metadata import (
@@ -52,6 +59,7 @@ class MetadataHandler:
     auto_create_topics: bool
     tasks: RequestTasks
     large: LargeRequests
+    departures: Departures
 
     def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
         pending = PendingAnswer(connection, exclusive=True)
@@ -60,7 +68,8 @@ class MetadataHandler:
         else:
             request = decode_metadata(frame, header.body_position, header.api_version)
             missing = self._to_create(request)
-            if not missing and self._count(request) < LARGE_COUNT:
+            is_small = self._count(request) < LARGE_COUNT
+            if not missing and is_small and not self.departures.is_in_doubt:
                 return self._encode(connection, request, header, {})
             work = self._create_then_answer(connection, pending, request, header, missing)
         self.tasks.start(connection, header.api_key, work)
@@ -110,6 +119,7 @@ class MetadataHandler:
         missing: Sequence[str],
     ) -> None:
         refused = await self.topic_creation.create_missing(missing) if missing else {}
+        await self.departures.certainty()
         answer = await self.large.aside.run(
             partial(self._encode, connection, request, header, refused),
             count=max(self._count(request), len(request.topics or ())),
@@ -130,7 +140,9 @@ class MetadataHandler:
         )
         response = MetadataResponse(
             throttle_ms=0,
-            brokers=_brokers(image, connection.listener_name),
+            brokers=_brokers(
+                [*image.brokers.values(), *self.departures.listed()], connection.listener_name
+            ),
             cluster_id=image.cluster_id,
             controller_id=image.controller_id,
             topics=self._topics(image, request, header.api_version, refused, operations),
@@ -194,9 +206,9 @@ class MetadataHandler:
         )
 
 
-def _brokers(image: ClusterImage, listener_name: str) -> list[MetadataBroker]:
+def _brokers(known: Sequence[BrokerImage], listener_name: str) -> list[MetadataBroker]:
     brokers = []
-    for broker in image.brokers.values():
+    for broker in known:
         endpoint = broker.endpoint(listener_name)
         if endpoint is not None:
             brokers.append(

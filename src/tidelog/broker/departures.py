@@ -1,0 +1,82 @@
+"""Brokers that seem to have died a moment ago, or have: for clients that ask where to go.
+
+A client whose leader dies asks another broker at once, a few milliseconds before anybody can have
+been elected. Told the old leader again, it waits for its next look, half a second or more. So while
+a connection of ours to some broker has just broken, answers about the cluster wait a little for the
+controller's word. And a broker that has died is listed for a few seconds more, as it is in a Kafka
+cluster until its session ends: librdkafka holds back what it has for a partition, for a second, if
+the partition's former leader vanishes in the same answer that names the new one.
+
+Nothing is decided here; whether a broker lives is for the coordinator to say.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from tidelog.base.ids import BrokerId
+from tidelog.core.controller.changes import BrokerGone, BrokerRegistered, Change
+from tidelog.core.controller.image import EMPTY_IMAGE, BrokerImage, ClusterImage
+
+DOUBT_MAX_S = 0.15
+LISTED_AFTER_DEATH_S = 3.0
+
+
+class Departures:
+    """Every method is called on the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_suspected: Callable[[], None]) -> None:
+        """`on_suspected` is called so that somebody may look whether it is true."""
+        self._loop = loop
+        self._on_suspected = on_suspected
+        self._image = EMPTY_IMAGE
+        self._doubted: dict[BrokerId, asyncio.TimerHandle] = {}
+        self._departed: dict[BrokerId, tuple[BrokerImage, float]] = {}
+        self._certain = asyncio.Event()
+        self._certain.set()
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether what the image says of leaders may change any moment."""
+        return bool(self._doubted)
+
+    async def certainty(self) -> None:
+        """Return when the doubts have been settled, or have lasted long enough."""
+        await self._certain.wait()  # Ended by the image, or by the timer of the last doubt.
+
+    def suspect(self, broker_id: BrokerId) -> None:
+        """A connection to `broker_id` broke that had worked."""
+        if broker_id not in self._image.brokers or broker_id in self._doubted:
+            return
+        self._doubted[broker_id] = self._loop.call_later(DOUBT_MAX_S, self._trust, broker_id)
+        self._certain.clear()
+        self._on_suspected()
+
+    def on_image(self, image: ClusterImage, changes: Sequence[Change]) -> None:
+        before, self._image = self._image, image
+        for change in changes:
+            match change:
+                case BrokerGone(broker_id):
+                    known = before.brokers.get(broker_id)
+                    if known is not None:
+                        self._departed[broker_id] = known, self._loop.time()
+                    self._trust(broker_id)
+                case BrokerRegistered(broker):
+                    self._departed.pop(broker.broker_id, None)
+                    self._trust(broker.broker_id)
+                case _:
+                    pass
+
+    def listed(self) -> list[BrokerImage]:
+        """Who died so shortly ago that clients should not miss it yet."""
+        if not self._departed:
+            return []
+        since = self._loop.time() - LISTED_AFTER_DEATH_S
+        self._departed = {one: known for one, known in self._departed.items() if known[1] > since}
+        return [broker for broker, _ in self._departed.values()]
+
+    def _trust(self, broker_id: BrokerId) -> None:
+        timer = self._doubted.pop(broker_id, None)
+        if timer is not None:
+            timer.cancel()
+        if not self._doubted:
+            self._certain.set()
