@@ -48,6 +48,7 @@ from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.isr_proposals import IsrProposals
 from tidelog.broker.large_requests import LargeRequests
 from tidelog.broker.local_controller import LocalControllerSide
+from tidelog.broker.log_dir_events import LogDirEvents
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.network import Network
@@ -118,6 +119,7 @@ class Broker:
             connect=partial(self._peer, timeout_ms=CONTROL_TIMEOUT_MS),
             inter_broker_listener=config.network.inter_broker_listener,
         )
+        self.log_dir_events = LogDirEvents(self.controller.tell_log_dirs_changed)
         self.throttles = ReplicationThrottles(config.broker_id, ports.clock, config.topic_defaults)
         self.proposals = IsrProposals(
             self.link,
@@ -162,6 +164,7 @@ class Broker:
         jobs = [
             *self._upkeep(log_dirs, replicas).start(tasks),
             tasks.create_task(self.proposals.run()),
+            tasks.create_task(self.log_dir_events.run()),
             tasks.create_task(_warm_up(dispatcher)),
         ]
         await self._admitted()
@@ -348,6 +351,7 @@ class Broker:
                 executor=self._ports.executor(f"log-dir-{number}"),
                 loop=loop,
                 open_log_dir=partial(self._open_log_dir, path, cluster_id),
+                on_changed=self.log_dir_events.note,
             )
             log_dirs.append(log_dir)
             try:

@@ -22,6 +22,7 @@ nodes and the mark. Who becomes controller between the two does the second.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tidelog.base.errors import StorageError
@@ -436,9 +437,10 @@ class ClusterTree:
 
     async def tell_log_dir_event(self, broker_id: BrokerId, number: int) -> None:
         """Let the controller know that a log directory of this broker failed or works again."""
-        await self._coordinator.create(
-            nodes.log_dir_event_path(broker_id, number), nodes.encode_log_dir_event(broker_id)
-        )
+        with suppress(NodeExists):  # Said before, and not taken yet: it will ask after this.
+            await self._coordinator.create(
+                nodes.log_dir_event_path(broker_id, number), nodes.encode_log_dir_event(broker_id)
+            )
 
     async def take_log_dir_events(self, fence: Fence) -> set[BrokerId]:
         """The brokers that have told of their log directories since this was last called."""

@@ -32,6 +32,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from random import Random
 from typing import TypeVar, assert_never
 
@@ -54,7 +55,7 @@ from tidelog.broker.cluster_session import (
     register,
 )
 from tidelog.broker.cluster_tree import Fence
-from tidelog.broker.controller_view import ControllerView
+from tidelog.broker.controller_view import ControllerView, affected_by
 from tidelog.broker.large_requests import Aside
 from tidelog.config.broker import BrokerConfig
 from tidelog.coordination.port import Coordinator, CoordinatorRefused, CoordinatorUnavailable
@@ -157,6 +158,7 @@ class ControllerRunner:
         self._session: ClusterSession | None = None
         self._channels: BrokerChannels | None = None
         self._is_stale = False
+        self._log_dir_event_numbers = count()
         self.aside = Aside()
         self.view = ControllerView()
 
@@ -561,6 +563,7 @@ class ControllerRunner:
         session.fence = replace(session.fence, generation=registrations.generation)
         brokers = registrations.brokers
         before = self._image
+        self.view.forget_brokers(before.brokers, brokers)
         candidates = self.view.candidates(brokers, before, self._config.topic_defaults)
         elections = on_brokers_changed(before, candidates)
         moved = before.apply_all(elections.changes)
@@ -570,7 +573,6 @@ class ControllerRunner:
             )
         changes = [*broker_changes(before.brokers, brokers), *elections.changes]
         self.view.note_unclean(elections.unclean)
-        self.view.forget_brokers(before.brokers, brokers)
         self.publish(before.apply_all(changes), changes)
 
     async def _on_log_dirs_changed(self, session: ClusterSession) -> None:
@@ -583,10 +585,9 @@ class ControllerRunner:
     async def _on_roles_told(self, session: ClusterSession, told: Told) -> None:
         if session.fence is None:
             return
-        affected = self.view.note_told(told, self._image)
-        if affected:
-            candidates = self.candidates()
-            await self.commit_elections(on_replicas_changed(self._image, affected, candidates))
+        self.view.note_told(told)
+        affected = affected_by(told, self._image)
+        await self.commit_elections(on_replicas_changed(self._image, affected, self.candidates()))
 
     def on_told(self, told: Told) -> None:
         """A broker has answered a LeaderAndIsr: which of its replicas work, which do not."""
@@ -599,6 +600,15 @@ class ControllerRunner:
         logger.info("controller refused", extra={"broker": self._broker_id, "error": code.name})
         with suppress(asyncio.QueueFull):
             self._events.put_nowait(_ClaimsChanged())
+
+    async def tell_log_dirs_changed(self) -> None:
+        """Have the controller ask how the replicas of this broker are. Raises RequestRefused."""
+        number = next(self._log_dir_event_numbers)
+
+        async def carry_out() -> None:
+            await self.joined().tree.tell_log_dir_event(self._broker_id, number)
+
+        await self.ask(carry_out)
 
     def repeat_roles(self, broker_id: BrokerId) -> None:
         """Tell a broker again who leads what: it seems to have missed something."""

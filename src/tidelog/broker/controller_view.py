@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tidelog.base.ids import BrokerId, TopicPartition
+from tidelog.base.ids import NO_BROKER, BrokerId, TopicPartition
 from tidelog.broker.broker_channels import Told
 from tidelog.config.topic import TopicConfig
 from tidelog.core.controller.election import Candidates, UncleanElection
@@ -62,21 +62,14 @@ class ControllerView:
             for one, brokers in self._offline.items()
         )
 
-    def note_told(self, told: Told, image: ClusterImage) -> list[TopicPartition]:
-        """Take note; return the partitions for which something may follow."""
-        affected = []
+    def note_told(self, told: Told) -> None:
+        """Take note of what a broker says of its replicas."""
         for one in told.failed:
-            offline = self._offline.setdefault(one, set())
-            if told.broker_id not in offline:
-                offline.add(told.broker_id)
-                affected.append(one)
+            self._offline.setdefault(one, set()).add(told.broker_id)
         for one in [each for each in self._offline if each in told.working]:
-            if told.broker_id in self._offline[one]:
-                self._offline[one].discard(told.broker_id)
-                affected.append(one)
-                if not self._offline[one]:
-                    del self._offline[one]
-        return [one for one in affected if image.partition(*one) is not None]
+            self._offline[one].discard(told.broker_id)
+            if not self._offline[one]:
+                del self._offline[one]
 
     def forget_brokers(
         self,
@@ -104,3 +97,21 @@ class ControllerView:
                     "last_isr": one.last_isr,
                 },
             )
+
+
+def affected_by(told: Told, image: ClusterImage) -> list[TopicPartition]:
+    """Partitions for which something follows from what a broker says of its replicas.
+
+    Also if it was said before: what follows may not have been stored then.
+    """
+    failed = [
+        one
+        for one in told.failed
+        if (state := image.partition(*one)) is not None and told.broker_id in state.isr
+    ]
+    may_be_led = [
+        one
+        for one in told.working
+        if (state := image.partition(*one)) is not None and state.leader == NO_BROKER
+    ]
+    return [*failed, *may_be_led]

@@ -57,8 +57,10 @@ class LogDirRunner:
         executor: DiskExecutor,
         loop: asyncio.AbstractEventLoop,
         open_log_dir: Callable[[], LogDir],
+        on_changed: Callable[[], None],
     ) -> None:
-        """`open_log_dir` takes the directory's lock and blocks."""
+        """`open_log_dir` takes the directory's lock and blocks. `on_changed` is called when the
+        directory has failed, and when it works again."""
         self.path = path
         self.disk = disk
         self.executor = executor
@@ -69,8 +71,10 @@ class LogDirRunner:
         """Whether trying again would prove nothing."""
         self._loop = loop
         self._open_log_dir = open_log_dir
+        self._on_changed = on_changed
         self._is_recovering = False
         self._is_vouched_for = False
+        self._has_failed = False
         self._written: dict[str, Mapping[TopicPartition, Offset]] = {}
         self._deletions: set[asyncio.TimerHandle] = set()
         self._cutting: dict[TopicPartition, Offset] = {}
@@ -107,6 +111,9 @@ class LogDirRunner:
     def recovered(self) -> None:
         """Every log that belongs here has been opened."""
         self._is_recovering = False
+        if self._has_failed:
+            self._has_failed = False
+            self._on_changed()
 
     async def partitions(self) -> Sequence[TopicPartition]:
         """Every partition that has a folder here; none if the directory cannot be read."""
@@ -162,6 +169,7 @@ class LogDirRunner:
         if self.offline_reason is not None:
             return
         self.offline_reason = str(error)
+        self._has_failed = True
         logger.error(
             "log directory offline",
             extra={
@@ -173,6 +181,7 @@ class LogDirRunner:
         )
         for runner in tuple(self.runners.values()):
             runner.take_offline()
+        self._on_changed()
 
     # -- checkpoints -----------------------------------------------------------------------------
 

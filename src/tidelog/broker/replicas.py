@@ -22,6 +22,10 @@ The image moves on while a thread works, and topics of the same name may come an
     I3  A folder that belongs to another topic of the same name is set aside, never opened.
     I4  A partition is announced to clients (`settled`) only when it is open.
     I5  A role is never replaced by an older one, and none outlives the session it was given in.
+    I6  A replica whose directory failed has no role that was decided as if it had not: its log may
+        be shorter now than what others believe it to be. Until the controller has heard of it -
+        it gives a role in which the replica is not in sync, or nobody leads - such a role is
+        answered with KAFKA_STORAGE_ERROR.
 """
 
 import asyncio
@@ -124,6 +128,8 @@ class Replicas:
         self._fetchers = fetchers
         self._propose_isr = propose_isr
         self._roles: dict[TopicPartition, Role] = {}
+        self._recovered: set[TopicPartition] = set()
+        """Replicas of which the controller has to hear that they failed. I6"""
         self._live_brokers: Mapping[BrokerId, int] = {}
         self._under_way: set[asyncio.Task[None]] = set()
         self._occupied: dict[TopicPartition, asyncio.Future[None]] = {}
@@ -319,7 +325,7 @@ class Replicas:
             self._roles[topic_partition] = role
             runner = self._partitions.find(*topic_partition)
             if runner is not None and not runner.is_offline:
-                self._take_role(runner, role, known, log_level)
+                self._give_role(runner, role, known, log_level)
         if log_level == logging.DEBUG:
             logger.info("roles taken", extra={"partitions": len(roles)})
         if self._under_way and any(self._partitions.find(*one) is None for one in roles):
@@ -330,7 +336,7 @@ class Replicas:
         runner = self._partitions.find(*one)
         if runner is None:
             return self._partitions.is_marked_offline(one)
-        return runner.is_offline
+        return runner.is_offline or one in self._recovered
 
     def stop_replicas(self, stopped: Mapping[TopicPartition, StoppedRole]) -> None:
         """Neither lead nor follow these any more; delete those of which it is asked.
@@ -370,6 +376,17 @@ class Replicas:
         self._live_brokers = live_brokers
         for runner in self._partitions:
             runner.on_live_brokers_changed(live_brokers)
+
+    def _give_role(
+        self, runner: PartitionRunner, role: Role, known: Role | None, log_level: int
+    ) -> None:
+        one = runner.topic_partition
+        if one in self._recovered:
+            if self._broker_id in role.state.isr and role.state.leader != NO_BROKER:
+                return  # I6
+            self._recovered.discard(one)
+            known = None
+        self._take_role(runner, role, known, log_level)
 
     def _take_role(
         self, runner: PartitionRunner, role: Role, known: Role | None, log_level: int
@@ -589,6 +606,7 @@ class Replicas:
         log.reconfigure(config)
         runner = log_dir.runners.get(wanted.topic_partition)
         if runner is not None:
+            self._recovered.add(wanted.topic_partition)
             if runner.follower is not None:
                 self._fetchers.unfollow(runner.follower)
             runner.bring_online(
@@ -615,7 +633,7 @@ class Replicas:
             self._partitions.add(runner)
         role = self._roles.get(wanted.topic_partition)
         if role is not None and role.topic_id == wanted.topic_id:
-            self._take_role(runner, role, None, logging.DEBUG)
+            self._give_role(runner, role, None, logging.DEBUG)
         return True
 
     def _mark_offline(self, wanted: Iterable[WantedReplica]) -> None:
@@ -675,6 +693,7 @@ class Replicas:
                 if known.runners.get(runner.topic_partition) is runner
             )
             del log_dir.runners[runner.topic_partition]
+            self._recovered.discard(runner.topic_partition)
             runner.take_offline()
             if runner.topic_partition not in self._occupied:
                 delay_ms = runner.config.file_delete_delay_ms

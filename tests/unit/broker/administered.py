@@ -5,7 +5,7 @@ down what they are told and answer for the replicas whose disks a test has broke
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import TypeVar
@@ -19,7 +19,7 @@ from tidelog.broker.cluster_tree import ClusterTree
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.config.broker import BrokerConfig
 from tidelog.coordination.memory import MemoryCoordinator, MemoryTree
-from tidelog.coordination.port import Coordinator
+from tidelog.coordination.port import Coordinator, Create, Operation, Set
 from tidelog.core.controller import nodes
 from tidelog.core.controller.image import BrokerImage, LastStop, PartitionImage
 from tidelog.core.controller.requests import NewTopic
@@ -84,10 +84,24 @@ class ObedientBroker:
         """There is no connection."""
 
 
+class InterruptedTree(MemoryTree):
+    """A tree in which somebody may be quicker than the controller."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_write: Callable[[], None] | None = None
+
+    def transact(self, operations: Sequence[Operation], session_id: int) -> None:
+        is_state = any(isinstance(one, Set) and one.path.endswith("/state") for one in operations)
+        if self.before_write is not None and is_state:
+            self.before_write()
+        super().transact(operations, session_id)
+
+
 class Administered:
     """The controller's own parts are real."""
 
-    def __init__(self, tree: MemoryTree, controller: ControllerRunner) -> None:
+    def __init__(self, tree: InterruptedTree, controller: ControllerRunner) -> None:
         self.tree = tree
         self.controller = controller
         self.requests = AdminRequests(controller)
@@ -108,6 +122,35 @@ class Administered:
         """Another broker dies, and the controller has heard of it."""
         self.tree.expire(self._sessions.pop(BrokerId(number)).session_id)
         await self.settle()
+
+    async def restart(self, number: int) -> None:
+        """Another broker dies and is back before the controller has looked."""
+        self.tree.expire(self._sessions.pop(BrokerId(number)).session_id)
+        await self.register(number)
+
+    async def tell_log_dir_event(self, number: int) -> None:
+        """Another broker has a log directory that failed or works again, and said so."""
+        tree = ClusterTree(self._sessions[BrokerId(number)])
+        await tree.tell_log_dir_event(BrokerId(number), 0)
+        await self.settle()
+
+    def register_before_next_write(self, number: int) -> None:
+        """Another broker comes between what the controller decides next and its writing it."""
+        self.tree.before_write = lambda: self._register(number)
+
+    def _register(self, number: int) -> None:
+        session = self.tree.connect()
+        self._sessions[BrokerId(number)] = session
+        self.tree.before_write = None
+        operations: list[Operation] = [
+            Create(
+                nodes.broker_path(BrokerId(number)),
+                nodes.encode_broker(broker(number), now_ms=0),
+                ephemeral=True,
+            ),
+            Set(nodes.BROKER_GENERATION, b""),
+        ]
+        self.tree.transact(operations, session.session_id)
 
     async def lose_claim(self) -> None:
         """Somebody else is controller from now on."""
@@ -144,7 +187,7 @@ class Administered:
 
 @asynccontextmanager
 async def administered(
-    tree: MemoryTree, numbers: tuple[int, ...], settings: dict[str, str]
+    tree: InterruptedTree, numbers: tuple[int, ...], settings: dict[str, str]
 ) -> AsyncIterator[Administered]:
     async def connect() -> Coordinator:
         return tree.connect()
@@ -179,7 +222,7 @@ def with_three_brokers(scenario: Callable[[Administered], Awaitable[T]], **setti
     """Run `scenario` with a new cluster of brokers 1, 2 and 3."""
 
     async def run() -> T:
-        async with administered(MemoryTree(), (1, 2, 3), settings) as cluster:
+        async with administered(InterruptedTree(), (1, 2, 3), settings) as cluster:
             return await scenario(cluster)
 
     return asyncio.run(run())

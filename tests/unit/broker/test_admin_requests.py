@@ -2,11 +2,15 @@
 
 import asyncio
 
-from tests.unit.broker.administered import Administered, administered, with_three_brokers
+from tests.unit.broker.administered import (
+    Administered,
+    InterruptedTree,
+    administered,
+    with_three_brokers,
+)
 from tests.unit.core.controller.clusters import ids
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import NO_BROKER, BrokerId, TopicPartition
-from tidelog.coordination.memory import MemoryTree
 from tidelog.core.controller.preferred import ElectionType
 from tidelog.core.controller.reassignment import Reassignment
 from tidelog.core.controller.requests import NewTopic
@@ -167,7 +171,7 @@ class TestMoves:
 
     def test_the_next_controller_goes_on_with_a_move(self) -> None:
         async def run() -> None:
-            tree = MemoryTree()
+            tree = InterruptedTree()
             async with administered(tree, (1, 2, 3), {}) as before:
                 await before.create(TOPIC, (2, 1))
                 await move(before, 2, 3)
@@ -233,5 +237,47 @@ class TestControlledShutdown:
         async def scenario(cluster: Administered) -> None:
             response = await cluster.requests.controlled_shutdown(ControlledShutdownRequest(2, 1))
             assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+        with_three_brokers(scenario)
+
+
+class TestFailedReplicas:
+    def test_leaderships_of_a_broken_directory_move_and_may_come_back(self) -> None:
+        async def scenario(cluster: Administered) -> None:
+            await cluster.create(TOPIC, (2, 3))
+            await cluster.create("single", (2,))
+            broken = cluster.told[BrokerId(2)]
+            broken.broken = {ONE, TopicPartition("single", 0)}
+            await cluster.tell_log_dir_event(2)
+            assert (cluster.state(TOPIC).leader, cluster.state(TOPIC).isr) == (3, ids(3))
+            assert cluster.state("single").leader == NO_BROKER
+            assert await elect(cluster, ElectionType.PREFERRED, ONE) == [
+                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+            ]
+            broken.broken.clear()
+            await cluster.tell_log_dir_event(2)
+            assert cluster.state("single").leader == 2
+
+        with_three_brokers(scenario)
+
+    def test_what_follows_from_a_broken_directory_is_not_forgotten_by_a_registration(self) -> None:
+        async def scenario(cluster: Administered) -> None:
+            await cluster.create(TOPIC, (2, 3))
+            cluster.told[BrokerId(2)].broken = {ONE}
+            cluster.register_before_next_write(4)
+            await cluster.tell_log_dir_event(2)
+            assert cluster.state(TOPIC).leader == 3
+
+        with_three_brokers(scenario)
+
+    def test_a_broker_that_was_restarted_quickly_has_no_broken_directory_any_more(self) -> None:
+        async def scenario(cluster: Administered) -> None:
+            await cluster.create("single", (2,))
+            cluster.told[BrokerId(2)].broken = {TopicPartition("single", 0)}
+            await cluster.tell_log_dir_event(2)
+            assert cluster.state("single").leader == NO_BROKER
+            cluster.told[BrokerId(2)].broken = set()
+            await cluster.restart(2)
+            assert cluster.state("single").leader == 2
 
         with_three_brokers(scenario)

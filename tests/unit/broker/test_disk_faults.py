@@ -85,7 +85,11 @@ class Story:
         self.world.disk.arm(self.chance.choice(FAULTS), "*", error, after=after)
 
     async def reopen(self) -> None:
-        self._begin(self.world.upkeep.retry_offline())
+        self._begin(self._reopen())
+
+    async def _reopen(self) -> None:
+        await self.world.upkeep.retry_offline()
+        await self.world.elect_recovered()
 
     async def retention(self) -> None:
         """Finds nothing old, and has to keep everything whatever happens meanwhile."""
@@ -134,6 +138,7 @@ class Story:
             await self.world.settle()
         if not self.world.log_dir.is_online:
             await self.world.replicas.reopen(self.world.log_dir)
+        await self.world.elect_recovered()
         assert self.world.log_dir.is_online
 
     def acknowledged(self) -> list[tuple[int, bytes]]:

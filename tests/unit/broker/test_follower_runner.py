@@ -22,6 +22,8 @@ from tests.unit.broker.world import (
 from tidelog.base.errors import DiskFull, ErrorCode, StorageError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.broker.follower_runner import FollowerRunner, Position, Verdict
+from tidelog.core.controller.changes import BrokerRegistered
+from tidelog.core.controller.image import BrokerImage, LastStop
 from tidelog.storage.checkpoints import read_offsets
 
 ONE_BATCH = {"internal.segment.bytes": "150"}
@@ -47,6 +49,7 @@ async def following(
 ) -> AsyncIterator[World]:
     """A broker that follows another one."""
     async with broker_world() as world:
+        world.decide(BrokerRegistered(BrokerImage(OTHER, 1, (), None, LastStop.CLEAN)))
         world.create("t", config=config, state=replicated(OTHER, epoch))
         await world.settle()
         yield world

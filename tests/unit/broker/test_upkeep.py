@@ -143,4 +143,5 @@ async def test_a_directory_that_was_full_comes_back() -> None:
         assert world.produce("t", plain_batch(1)).code == ErrorCode.KAFKA_STORAGE_ERROR
         world.disk.heal()
         await world.upkeep.retry_offline()
+        await world.elect_recovered()
         assert world.produce("t", plain_batch(1)).code == ErrorCode.NONE

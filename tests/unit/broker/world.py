@@ -37,6 +37,7 @@ from tidelog.core.controller.changes import (
     TopicDeleted,
     changes_between,
 )
+from tidelog.core.controller.election import Candidates
 from tidelog.core.controller.image import (
     EMPTY_IMAGE,
     BrokerImage,
@@ -46,6 +47,7 @@ from tidelog.core.controller.image import (
     PartitionImage,
     TopicImage,
 )
+from tidelog.core.controller.membership import on_replicas_changed
 from tidelog.core.partition.effects import ProposeIsr
 from tidelog.records.batch import iter_headers
 from tidelog.records.record import Record, decode_records
@@ -119,6 +121,7 @@ class World:
         self.partitions = Partitions()
         self.warnings: list[str] = []
         self.executors = [SteppedExecutor(loop) for _ in range(dir_count)]
+        self.log_dir_changes: list[int] = []
         self.log_dirs = [
             LogDirRunner(
                 path=Path(f"/logs-{number}"),
@@ -126,6 +129,7 @@ class World:
                 executor=executor,
                 loop=loop,
                 open_log_dir=partial(self.open_log_dir, Path(f"/logs-{number}")),
+                on_changed=partial(self.log_dir_changes.append, number),
             )
             for number, executor in enumerate(self.executors)
         ]
@@ -298,6 +302,33 @@ class World:
     async def reopen(self, log_dir: LogDirRunner | None = None) -> None:
         """Try a directory that is offline, as `Upkeep` does from time to time."""
         await self.replicas.reopen(log_dir or self.log_dir)
+        await self.elect_recovered()
+
+    async def elect_recovered(self) -> None:
+        """Do as a controller does that hears which replicas have failed, and which work again."""
+        failed = await self._how_replicas_are()
+        await self._elect(failed, offline=failed)
+        failed = await self._how_replicas_are()
+        await self._elect(all_partitions(self.image), offline=failed)
+
+    async def _how_replicas_are(self) -> list[TopicPartition]:
+        told = roles_of(self.image, all_partitions(self.image))
+        return list(await self.replicas.become(told, live_brokers(self.image)))
+
+    async def _elect(
+        self, partitions: Iterable[TopicPartition], *, offline: Iterable[TopicPartition]
+    ) -> None:
+        candidates = Candidates.of(
+            self.image.brokers,
+            shutting_down={},
+            offline_replicas={one: {BROKER} for one in offline},
+            allow_unclean=lambda _topic: False,
+        )
+        changes = on_replicas_changed(self.image, partitions, candidates).changes
+        self.image = self.image.apply_all(changes)
+        self.replicas.on_image(self.image, changes)
+        changed = [TopicPartition(one.topic, one.partition) for one in changes]
+        await self.become(roles_of(self.image, changed))
 
     async def stop(self) -> None:
         """As after the last connection was closed."""
