@@ -203,8 +203,9 @@ class ReplicaFetcher:
 
     async def _send(self) -> None:
         request = self._request()
-        if not self._told:
-            # Nothing can be fetched now. Whoever can again says so; the session has ended by then.
+        if not self._told and not (self._outstanding and request.forgotten):
+            # Nothing can be fetched now. Whoever can again says so; the session has ended by then,
+            # unless a request is under way that goes on with it.
             if not self._outstanding:
                 self._session_id, self._session_epoch = NO_SESSION_ID, OPENING_EPOCH
             return
@@ -372,6 +373,8 @@ class ReplicaFetchers:
         self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
         self._running: dict[ReplicaFetcher, asyncio.Task[None]] = {}
         self._used_by: dict[FollowerRunner, ReplicaFetcher] = {}
+        self._unplaced: dict[FollowerRunner, None] = {}
+        """Those whose leader nobody knows the address of."""
 
     def follow(self, follower: FollowerRunner) -> None:
         """Fetch for `follower` from the leader that its machine names."""
@@ -379,11 +382,12 @@ class ReplicaFetchers:
         number = _share(follower.topic_partition) % self._config.num_replica_fetchers
         fetcher = self._fetchers.get((leader, number))
         used = self._used_by.get(follower)
-        if used is not None and used is not fetcher:
+        if used is None or used is not fetcher:
             self.unfollow(follower)
         if fetcher is None:
             fetcher = self._start(leader, number)
             if fetcher is None:
+                self._unplaced[follower] = None
                 return
         if used is fetcher:
             fetcher.on_leader_epoch(follower)
@@ -392,23 +396,26 @@ class ReplicaFetchers:
         fetcher.add(follower)
 
     def unfollow(self, follower: FollowerRunner) -> None:
+        self._unplaced.pop(follower, None)
         fetcher = self._used_by.pop(follower, None)
         if fetcher is not None:
             fetcher.remove(follower)
             self._end_if_idle(fetcher)
 
     def on_address_changed(self, leader: BrokerId) -> None:
-        """A broker listens elsewhere now, or is gone: who follows it begins anew."""
+        """A broker is there, listens elsewhere, or is gone: who follows it begins anew."""
+        followers = [one for one in self._unplaced if one.machine.leader == leader]
         for (followed, number), fetcher in list(self._fetchers.items()):
             if followed == leader:
-                followers = [one for one, used in self._used_by.items() if used is fetcher]
-                for follower in followers:
+                placed = [one for one, used in self._used_by.items() if used is fetcher]
+                for follower in placed:
                     del self._used_by[follower]
                 del self._fetchers[followed, number]
                 self._running.pop(fetcher).cancel()
-                for follower in followers:
-                    if not follower.is_stopped:
-                        self.follow(follower)
+                followers += placed
+        for follower in followers:
+            if not follower.is_stopped:
+                self.follow(follower)
 
     def stop(self) -> list["asyncio.Task[None]"]:
         """End all; whoever waits for the tasks knows when nothing is appended any more."""
@@ -418,6 +425,7 @@ class ReplicaFetchers:
         self._fetchers.clear()
         self._running.clear()
         self._used_by.clear()
+        self._unplaced.clear()
         return running
 
     def _start(self, leader: BrokerId, number: int) -> ReplicaFetcher | None:

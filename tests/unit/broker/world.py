@@ -14,6 +14,7 @@ from random import Random
 from uuid import uuid4
 
 from tests.support.batches import NOW_MS
+from tests.unit.broker.far_end import FarEnd
 from tests.unit.broker.stepped_executor import SteppedExecutor
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.broker.log_dir_runner import LogDirRunner
@@ -110,13 +111,20 @@ class Produced:
 class World:
     """See the module docstring."""
 
-    def __init__(self, tasks: asyncio.TaskGroup, disk: MemoryDisk, *, dir_count: int) -> None:
+    def __init__(
+        self,
+        tasks: asyncio.TaskGroup,
+        disk: MemoryDisk,
+        *,
+        dir_count: int,
+        settings: Mapping[str, str],
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.tasks = tasks
         self.clock = ManualClock()
         self.memory_disk = disk
         self.disk = FaultyDisk(disk)
-        self.config = BrokerConfig.load({"node.id": str(BROKER)})
+        self.config = BrokerConfig.load({"node.id": str(BROKER), **settings})
         self.request_memory = MemoryBound(2**20)
         self.partitions = Partitions()
         self.warnings: list[str] = []
@@ -135,6 +143,7 @@ class World:
         ]
         self.proposed: list[tuple[PartitionRunner, ProposeIsr]] = []
         self.looked_for: list[BrokerId] = []
+        self.far_end: FarEnd | None = None
         self.fetchers = ReplicaFetchers(
             connect=self.connect,
             broker_id=BROKER,
@@ -181,9 +190,9 @@ class World:
     # -- the cluster -----------------------------------------------------------------------------
 
     def connect(self, broker_id: BrokerId) -> Peer | None:
-        """Nobody else can be reached."""
+        """Where to fetch; None, and nobody can be reached, unless the test is the far end."""
         self.looked_for.append(broker_id)
-        return None
+        return None if self.far_end is None else self.far_end.peer()
 
     def decide(self, *changes: Change) -> None:
         self.image = self.image.apply_all(changes)
@@ -413,7 +422,12 @@ def topic_partition(name: str, partition: int = 0) -> TopicPartition:
 
 
 @asynccontextmanager
-async def broker_world(*, dir_count: int = 1, before: World | None = None) -> AsyncIterator[World]:
+async def broker_world(
+    *,
+    dir_count: int = 1,
+    before: World | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> AsyncIterator[World]:
     """A broker with empty log directories, or on the disk and in the cluster of one `before`.
 
     An exception in a callback would end the broker, so it fails the test.
@@ -424,7 +438,7 @@ async def broker_world(*, dir_count: int = 1, before: World | None = None) -> As
     )
     disk = before.memory_disk if before else MemoryDisk(total_bytes=2**30, now_ms=NOW_MS)
     async with asyncio.TaskGroup() as tasks:
-        world = World(tasks, disk, dir_count=dir_count)
+        world = World(tasks, disk, dir_count=dir_count, settings=settings or {})
         if before is not None:
             world.clock.moment_ms = before.clock.moment_ms
             world.image = before.image
