@@ -138,7 +138,8 @@ def _broker_of(name: str) -> BrokerId | None:
 def partition_image(state: PartitionState) -> PartitionImage:
     """Raises RequestRefused for what no controller of ours can have said."""
     replicas = set(state.replicas)
-    if not replicas or len(replicas) < len(state.replicas) or not replicas >= set(state.isr):
+    is_sound = len(replicas) == len(state.replicas) > 0 and replicas >= set(state.isr)
+    if state.partition < 0 or not is_sound:
         raise RequestRefused(ErrorCode.INVALID_REQUEST, f"partition {state.partition}: {state}")
     return PartitionImage(
         leader=BrokerId(state.leader),

@@ -16,7 +16,7 @@ from tests.unit.broker.stepped_executor import URGENT
 from tests.unit.broker.world import BROKER, OTHER, World, broker_world, replicated
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import BrokerId
-from tidelog.broker.replica_fetcher import FETCH_VERSION
+from tidelog.broker.replica_fetcher import FETCH_VERSION, FIRST_REST_MS
 from tidelog.core.controller.changes import BrokerGone, BrokerRegistered
 from tidelog.core.controller.image import BrokerImage, Endpoint, LastStop
 from tidelog.wire.api import ApiKey, RequestHeader, decode_request_header
@@ -307,11 +307,33 @@ async def test_a_partition_that_got_an_error_rests_and_others_do_not() -> None:
         assert (named(request), forgotten(request)) == ({}, [0])
         leader.answer(answer(records(1, offset=0, epoch=3), partition=1))
         assert named(await leader.asked_once()) == {1: 1}
-        await asyncio.sleep(BACKOFF_S - 0.3)
-        assert await leader.asked() == []
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(FIRST_REST_MS / 1_000)
         request = await leader.asked_once()
         assert (named(request), forgotten(request)) == ({0: 0}, [])
+
+
+@in_virtual_time
+async def test_a_partition_that_is_refused_again_and_again_rests_longer_and_longer() -> None:
+    async with followed() as (_world, leader):
+        await leader.asked_once()
+        rests_ms = []
+        for _ in range(10):
+            leader.answer(answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            rests_ms.append(await until_asked(leader))
+        assert rests_ms == [5, 10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]
+        leader.answer(answer(records(1, offset=0, epoch=3)))  # The next error is another one.
+        await leader.asked_once()
+        leader.answer(answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        assert await until_asked(leader) == 5
+
+
+async def until_asked(leader: Leader) -> int:
+    """How many milliseconds it takes."""
+    waited_ms = 0
+    while not await leader.asked():
+        await asyncio.sleep(0.001)
+        waited_ms += 1
+    return waited_ms
 
 
 @in_virtual_time
