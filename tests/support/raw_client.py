@@ -103,6 +103,10 @@ class RawClient(MessageClient):
     def topic(self, name: str) -> Topic:
         """The topic, once the broker leads all of it."""
         wait_until(lambda: self._is_led(name), within_s=TIMEOUT_S, what=f"{name} is led")
+        return self.known_topic(name)
+
+    def known_topic(self, name: str) -> Topic:
+        """The topic, whoever leads it."""
         return Topic(name, self.metadata({"name": name, "topic_id": None}).topic_id)
 
     def _is_led(self, name: str) -> bool:

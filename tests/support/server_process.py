@@ -106,6 +106,14 @@ class ServerProcess:
         if self.is_running:
             self.end(signal.SIGKILL)
 
+    def pause(self) -> None:
+        """Stop it with SIGSTOP: it does nothing more, and nobody it talks to is told."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on with SIGCONT; it does not know that it was paused."""
+        self._signal(signal.SIGCONT)
+
     def restart(self) -> None:
         self.stop()
         self.start()
@@ -133,14 +141,18 @@ class ServerProcess:
 
     def end(self, number: signal.Signals) -> int:
         """Send it `number`, which ends it; return its exit code."""
-        assert self._process is not None, "not started"
-        self._process.send_signal(number)
+        self._signal(number)
+        assert self._process is not None
         try:
             return self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
             raise ServerFailed(f"did not end on {number.name}\n{self._log_tail()}") from None
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None, "not started"
+        self._process.send_signal(number)
 
     def _exit_code(self) -> int | None:
         return None if self._process is None else self._process.returncode

@@ -1,10 +1,10 @@
-"""Three tidelog brokers as child processes on one embedded coordinator.
+"""Three tidelog brokers as child processes on one coordinator, the embedded one unless said.
 
-Brokers have the ids 1, 2 and 3. Each may be stopped, killed and started again by itself; what a
-test wants to know of the cluster it asks the brokers that run.
+Brokers have the ids 1, 2 and 3, unless a test has others in mind. Each may be stopped, killed and
+started again by itself; what a test wants to know of the cluster it asks the brokers that run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -23,18 +23,25 @@ WAIT_TIMEOUT_S = 60.0
 class ThreeBrokers:
     """Started together, killed together on the way out."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        broker_ids: Sequence[int] = BROKER_IDS,
+        coordination: str | None = None,
+    ) -> None:
         self.folder = folder
         self.brokers = {
             node_id: BrokerProcess(
                 folder / f"broker-{node_id}",
                 {
                     "node.id": str(node_id),
-                    "tidelog.coordination": f"sqlite:{folder / 'coordination.db'}",
+                    "tidelog.coordination": coordination or f"sqlite:{folder / 'coordination.db'}",
                     **(settings or {}),
                 },
             )
-            for node_id in BROKER_IDS
+            for node_id in broker_ids
         }
 
     def __enter__(self) -> Self:
