@@ -187,6 +187,7 @@ cdef Py_ssize_t _RUNNER_FLUSH_MESSAGES = _place(PartitionRunner, "_flush_message
 cdef Py_ssize_t _RUNNER_FLUSHER = _place(PartitionRunner, "_flusher")
 cdef Py_ssize_t _RUNNER_IS_LOG_APPEND_TIME = _place(PartitionRunner, "_is_log_append_time")
 cdef Py_ssize_t _RUNNER_IS_OFFLINE = _place(PartitionRunner, "is_offline")
+cdef Py_ssize_t _RUNNER_HAS_UNWRITTEN_EPOCH = _place(PartitionRunner, "has_unwritten_epoch")
 cdef Py_ssize_t _RUNNER_LEADER = _place(PartitionRunner, "leader")
 cdef Py_ssize_t _RUNNER_LIMITS = _place(PartitionRunner, "_limits")
 cdef Py_ssize_t _RUNNER_LOG = _place(PartitionRunner, "log")
@@ -393,7 +394,7 @@ cdef bint _may_append(Batch *batch, runner, int acks) except -1:
         return False
     if type(epochs) is not EpochHistory or type(flusher) is not Flusher:
         return False
-    if _get(runner, _RUNNER_IS_OFFLINE):
+    if _get(runner, _RUNNER_IS_OFFLINE) or _get(runner, _RUNNER_HAS_UNWRITTEN_EPOCH):
         return False
     if _get(leader, _LEADER_FOLLOWERS):
         return False  # There are others to tell, and perhaps to wait for.

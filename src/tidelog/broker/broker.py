@@ -385,6 +385,7 @@ class Broker:
             loop=asyncio.get_running_loop(),
             tasks=tasks,
             on_lost=departures.suspect,
+            on_found=departures.trust,
         )
         return Replicas(
             broker_id=self.config.broker_id,

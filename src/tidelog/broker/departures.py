@@ -17,7 +17,8 @@ from tidelog.base.ids import BrokerId
 from tidelog.core.controller.changes import BrokerGone, BrokerRegistered, Change
 from tidelog.core.controller.image import EMPTY_IMAGE, BrokerImage, ClusterImage
 
-DOUBT_MAX_S = 0.15
+# A controller that dies with a thousand leaderships is succeeded, and those are moved, in less.
+DOUBT_MAX_S = 1.0
 LISTED_AFTER_DEATH_S = 3.0
 
 
@@ -50,6 +51,11 @@ class Departures:
         self._doubted[broker_id] = self._loop.call_later(DOUBT_MAX_S, self._trust, broker_id)
         self._certain.clear()
         self._on_suspected()
+
+    def trust(self, broker_id: BrokerId) -> None:
+        """It answers again."""
+        if broker_id in self._doubted:
+            self._trust(broker_id)
 
     def on_image(self, image: ClusterImage, changes: Sequence[Change]) -> None:
         before, self._image = self._image, image

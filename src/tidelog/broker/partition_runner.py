@@ -129,6 +129,7 @@ class PartitionRunner:
         "config",
         "epochs",
         "follower",
+        "has_unwritten_epoch",
         "is_offline",
         "leader",
         "log",
@@ -169,6 +170,7 @@ class PartitionRunner:
         self.producers = producers
         self.log_directory = log_directory
         self.is_offline = False
+        self.has_unwritten_epoch = False
         self._use(config)
         self._clock = clock
         self._queue = AppendQueue(
@@ -326,6 +328,8 @@ class PartitionRunner:
             return self._refused_service()
         if leader_epoch > self.epochs.latest_epoch:
             self._start_epoch(leader_epoch, base_offset)
+        elif self.has_unwritten_epoch:
+            self.on_epochs_changed()
         if header.producer_id >= 0:
             self.producers.on_appended(header, base_offset=base_offset, timestamp_ms=timestamp_ms)
         flusher = self._flusher
@@ -389,6 +393,7 @@ class PartitionRunner:
         self.on_epochs_changed()
 
     def on_epochs_changed(self) -> None:
+        self.has_unwritten_epoch = False
         # Not waited for: until a flush, which queues behind it on the same thread, recovery scans
         # these batches and finds the epoch in them.
         self._in_background(self.log.write_leader_epochs, self.epochs.entries)
@@ -619,13 +624,18 @@ class PartitionRunner:
         self.leader, self.follower = leader, None
         if leader.leader_epoch > self.epochs.latest_epoch:
             # Before anything is written in it: a follower that has records of an epoch between
-            # the last two has to learn that those are not here (KIP-101).
-            self._start_epoch(leader.leader_epoch, self.log.log_end_offset)
+            # the last two has to learn that those are not here (KIP-101). On disk it is worth
+            # nothing before the first record: who restarts leads in another epoch, if at all.
+            self.epochs.assign(leader.leader_epoch, start_offset=self.log.log_end_offset)
+            self.has_unwritten_epoch = True
         self._waiters.wake(leader.high_watermark)
         self._announce(0)
 
     def _begin_to_follow(self, leader: BrokerId, leader_epoch: LeaderEpoch) -> None:
         self._keep_high_watermark()
+        # An epoch in which this broker led and wrote nothing is not part of its log.
+        self.epochs.truncate_from_end(self.log.log_end_offset)
+        self.has_unwritten_epoch = False
         machine = PartitionFollower(
             leader=leader, leader_epoch=leader_epoch, high_watermark=self._high_watermark
         )

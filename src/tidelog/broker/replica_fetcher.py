@@ -81,10 +81,12 @@ class ReplicaFetcher:
         throttle: ReplicationThrottle,
         loop: asyncio.AbstractEventLoop,
         on_lost: Callable[[BrokerId], None],
+        on_found: Callable[[BrokerId], None],
     ) -> None:
         """`throttle` is of what this broker fetches as follower; `on_lost` is told when the leader
-        stops answering."""
+        stops answering, `on_found` when it answers again."""
         self._on_lost = on_lost
+        self._on_found = on_found
         self._throttle = throttle
         self._peer = peer
         self._leader = leader
@@ -105,6 +107,7 @@ class ReplicaFetcher:
         self._answered_count = 0
         self._wake = asyncio.Event()
         self._is_unreachable = False
+        self._next_rest_s = FIRST_REST_MS / 1_000
 
     def __len__(self) -> int:
         return len(self._followers)
@@ -191,7 +194,10 @@ class ReplicaFetcher:
     async def _go_on(self) -> None:
         while self._outstanding and self._outstanding[0].done():
             answer = self._outstanding.popleft().result()
-            self._is_unreachable = False
+            if self._is_unreachable:
+                self._is_unreachable = False
+                self._next_rest_s = FIRST_REST_MS / 1_000
+                self._on_found(self._leader)
             _, position = decode_response_header(answer, ApiKey.FETCH, FETCH_VERSION)
             self._on_response(decode_fetch_response(answer, position, FETCH_VERSION))
         if self._outstanding and not self._changed:
@@ -225,7 +231,9 @@ class ReplicaFetcher:
             self._on_lost(self._leader)
         self._is_unreachable = True
         self._end_session()
-        await asyncio.sleep(self._config.replica_fetch_backoff_ms / 1_000)
+        await asyncio.sleep(self._next_rest_s)
+        longest_s = self._config.replica_fetch_backoff_ms / 1_000
+        self._next_rest_s = min(4 * self._next_rest_s, longest_s)
 
     def _end_session(self) -> None:
         """Begin anew: whatever is still on its way is not for the next session."""
@@ -359,10 +367,12 @@ class ReplicaFetchers:
         loop: asyncio.AbstractEventLoop,
         tasks: asyncio.TaskGroup,
         on_lost: Callable[[BrokerId], None],
+        on_found: Callable[[BrokerId], None],
     ) -> None:
         """`connect` knows where a broker listens; None if it does not. `on_lost` is told when a
-        leader stops answering."""
+        leader stops answering, `on_found` when it answers again."""
         self._on_lost = on_lost
+        self._on_found = on_found
         self._connect = connect
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -441,6 +451,7 @@ class ReplicaFetchers:
             throttle=self._throttle,
             loop=self._loop,
             on_lost=self._on_lost,
+            on_found=self._on_found,
         )
         self._fetchers[leader, number] = fetcher
         self._running[fetcher] = self._tasks.create_task(fetcher.run())

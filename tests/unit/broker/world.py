@@ -153,6 +153,7 @@ class World:
             loop=loop,
             tasks=tasks,
             on_lost=lambda _leader: None,
+            on_found=lambda _leader: None,
         )
         self.replicas = Replicas(
             broker_id=BROKER,
