@@ -12,7 +12,8 @@ after its end: a dead process never writes. Its faults belong to the machine and
     heal            all but the last two
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -56,6 +57,7 @@ class SimulatedDisk:
         self._attached: list[ProcessDisk] = []
         self._hanging: list[Callable[[], None]] | None = None
         self._changes_left: int | None = None
+        self._is_looked_at = False
 
     def attach(self, process: Process) -> "ProcessDisk":
         """The disk as `process` sees it, as long as it lives."""
@@ -112,8 +114,19 @@ class SimulatedDisk:
 
     # -- for processes and executors -------------------------------------------------------------
 
+    @contextmanager
+    def looked_at(self) -> Iterator[None]:
+        """While this lasts it is read from outside of the simulation: nothing fails or counts."""
+        self._is_looked_at = True
+        try:
+            yield
+        finally:
+            self._is_looked_at = False
+
     def attempt(self, process: Process, operation: str, path: Path) -> None:
         """Raise if this must not be done."""
+        if self._is_looked_at:
+            return
         if not process.is_alive:
             raise ProcessEnded
         if self._changes_left is not None and operation in _CHANGES:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from tidelog.base.errors import StorageError
 from tidelog.base.ids import Offset
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.core.controller import nodes
@@ -17,6 +16,7 @@ from tidelog.records.batch import BatchHeader
 from tidelog.sim.brokers import SimulatedBroker
 from tidelog.sim.coordinator import SimulatedCoordinatorService
 from tidelog.sim.ledger import Ledger
+from tidelog.sim.process import Process
 from tidelog.sim.world import World
 
 
@@ -146,9 +146,8 @@ class Observation:
         self._last: dict[tuple[int, int], Sight] = {}
         cluster.world.observe(self._on_turn)
 
-    def _on_turn(self) -> None:
+    def _on_turn(self, process: Process) -> None:
         self._cluster.look_for_excuses_if_changed()
-        process = self._cluster.world.current
         for broker in self._cluster.brokers.values():
             if broker.process is process:
                 self._look(broker)
@@ -165,8 +164,9 @@ class Observation:
             if self._last.get(key) != sight:
                 self._last[key] = sight
                 cluster.last_end_offsets[key] = sight.log_end_offset
-                for checker in self._checkers:
-                    checker.on_sight(sight, runner)
+                with broker.disk.looked_at():
+                    for checker in self._checkers:
+                        checker.on_sight(sight, runner)
 
 
 def see(broker: SimulatedBroker, partition: int, runner: PartitionRunner) -> Sight:
@@ -184,19 +184,13 @@ def see(broker: SimulatedBroker, partition: int, runner: PartitionRunner) -> Sig
 
 
 def headers(runner: PartitionRunner, start_offset: int, end_offset: int) -> Iterator[BatchHeader]:
-    """The batches of a log from `start_offset` on that end at or before `end_offset`.
-
-    Ends early if the disk does not let itself be read at the moment.
-    """
+    """The batches of a log from `start_offset` on that end at or before `end_offset`."""
     if start_offset >= end_offset:
         return
-    try:
-        for header in runner.log.headers_from(Offset(start_offset)):
-            if header.end_offset > end_offset:
-                return
-            yield header
-    except StorageError:
-        return
+    for header in runner.log.headers_from(Offset(start_offset)):
+        if header.end_offset > end_offset:
+            return
+        yield header
 
 
 Look = Callable[[], bool]

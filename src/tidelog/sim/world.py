@@ -37,7 +37,7 @@ from tidelog.sim.trace import WORLD, Trace
 T = TypeVar("T")
 
 Main = Callable[[Process], Coroutine[object, object, object]]
-Observer = Callable[[], None]
+Observer = Callable[[Process], None]
 
 _COLLECT_EVERY_CALLBACKS = 250_000
 
@@ -117,7 +117,7 @@ class World:
         return self.agenda.call_later(delay_s, callback, *args)
 
     def observe(self, observer: Observer) -> None:
-        """Call `observer` after every turn of every process; what it raises ends the run."""
+        """Call `observer` with the process after each of its turns; what it raises ends the run."""
         self._observers.append(observer)
 
     def capturing_logs(self, level: int) -> AbstractContextManager[None]:
@@ -209,7 +209,7 @@ class World:
         self.trace.on_turn(self.agenda.now_s, process.number, callback_count)
         if self._observers:
             for observer in self._observers:
-                observer()
+                observer(process)
         if self.callback_count >= self._collect_at:
             self._collect_at += _COLLECT_EVERY_CALLBACKS
             gc.collect(1)

@@ -133,6 +133,21 @@ def test_a_process_dies_between_two_changes(world: World, machine: SimulatedDisk
     after.open(FILE).append(b"3")
 
 
+def test_who_looks_from_outside_neither_kills_nor_fails(
+    world: World, machine: SimulatedDisk
+) -> None:
+    process, disk = attached(world, machine)
+    disk.open(FILE).append(b"1")
+    machine.kill_after(0)
+    machine.arm("read_file", "*", StorageError)
+    with machine.looked_at():
+        disk.open(FILE)
+        assert disk.read_file(FILE) == b"1"
+    assert process.is_alive
+    with pytest.raises(ProcessEnded):
+        disk.open(FILE)
+
+
 def test_a_power_cut_takes_what_was_not_flushed(world: World, machine: SimulatedDisk) -> None:
     left: set[int] = set()
     for seed in range(20):

@@ -69,7 +69,7 @@ def test_connections_overtake_each_other(sink: Scene) -> None:
     order: list[int] = []
     accepted = list(sink.accepted)
     sink.world.observe(
-        lambda: order.extend(
+        lambda _process: order.extend(
             number for number, peer in enumerate(accepted) if peer.received and number not in order
         )
     )

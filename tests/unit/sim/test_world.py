@@ -375,15 +375,15 @@ def test_what_never_happens_is_said(world: World) -> None:
 
 
 def test_observers_see_every_turn(world: World) -> None:
-    moments: list[float] = []
-    world.observe(lambda: moments.append(world.now_s))
+    seen: list[tuple[str, float]] = []
+    world.observe(lambda process: seen.append((process.name, world.now_s)))
 
     async def main(_process: Process) -> None:
         for _ in range(3):
             await asyncio.sleep(1)
 
     world.run("a", main)
-    assert moments == [0, 1, 2, 3]
+    assert seen == [("a", 0), ("a", 1), ("a", 2), ("a", 3)]
 
 
 def test_automatic_garbage_collection_is_off_only_while_a_world_runs(world: World) -> None:
