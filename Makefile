@@ -30,7 +30,7 @@ help: ## Show what can be made
 
 setup: $(VENV)/.dev zookeeper-if-possible ## Install tidelog with everything that tests and lint need
 
-up: $(VENV)/.run ## Start a broker in the foreground; ARGS="--port 9192" and the like are passed on
+up: $(VENV)/.run ## Start three brokers in the foreground; ARGS="--port 9192" and the like are passed on
 	@exec $(BIN)/tidelog up $(ARGS)
 
 test: $(VENV)/.dev zookeeper-if-possible ## Run every test; SUITES="unit contract" runs some

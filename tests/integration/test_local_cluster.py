@@ -387,7 +387,7 @@ def test_cluster_stopped_by_somebody_else_is_no_accident(three: Foreground) -> N
     assert three.local("down") == 0
     code, output, _complaints = three.end()
     assert code == 0
-    assert output.count(b"was stopped") == 3
+    assert b"was stopped; no broker is running any more" in output
 
 
 def test_only_broker_may_be_restarted_under_its_watcher(foreground: Foreground) -> None:

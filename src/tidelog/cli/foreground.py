@@ -82,27 +82,28 @@ class Foreground:
         return stop_cluster(self._folder, self._watch.brokers, is_impatient=is_impatient)
 
     def _tell(self, news: BrokerEnded | BrokerStartedAgain) -> None:
+        count = self._count(news.running_count)
         match news:
             case BrokerStartedAgain(broker):
-                print_line(f"Broker {broker.id} runs again (pid {broker.pid}); {self._count()}.")
+                print_line(f"Broker {broker.id} runs again (pid {broker.pid}); {count}.")
             case BrokerEnded(is_clean=True):
-                print_line(f"Broker {news.broker_id} {news.how}; {self._count()}.")
+                print_line(f"Broker {news.broker_id} {news.how}; {count}.")
             case BrokerEnded():
                 self._tell_of_death(news)
         sys.stdout.flush()
 
     def _tell_of_death(self, end: BrokerEnded) -> None:
-        what = f"broker {end.broker_id} {end.how}; {self._count()}"
-        if self._watch.running_count:
+        what = f"broker {end.broker_id} {end.how}; {self._count(end.running_count)}"
+        if end.running_count:
             again = command_for(f"restart {end.broker_id}", self._folder.root)
             what = f"{what}; '{again}' starts it again"
         complain(f"{what}; its last lines:" if end.last_lines else what, command="tidelog up")
         show_last_lines(end.last_lines)
 
-    def _count(self) -> str:
-        running, all_of_them = self._watch.running_count, len(self._watch.brokers)
+    def _count(self, running: int) -> str:
         if not running:
             return "no broker is running any more"
+        all_of_them = len(self._watch.brokers)
         return f"{running} of {all_of_them} brokers {'is' if running == 1 else 'are'} running"
 
     def _pass_on_output(self) -> None:

@@ -28,6 +28,7 @@ class BrokerEnded:
     how: str
     is_clean: bool
     last_lines: tuple[str, ...]
+    running_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class BrokerStartedAgain:
     """Somebody has started a broker of this folder again."""
 
     broker: BrokerState
+    running_count: int
 
 
 News = BrokerEnded | BrokerStartedAgain
@@ -60,11 +62,6 @@ class ClusterWatch:
         """All of them, as they were last started."""
         return tuple(self._known.values())
 
-    @property
-    def running_count(self) -> int:
-        """How many ran when they were last looked at."""
-        return len(self._running)
-
     def look(self) -> list[News]:
         """What has happened since the last look."""
         news: list[News] = []
@@ -72,7 +69,7 @@ class ClusterWatch:
             if broker.id in self._known and broker.process != self._known[broker.id].process:
                 self._known[broker.id] = broker
                 self._running.add(broker.id)
-                news.append(BrokerStartedAgain(broker))
+                news.append(BrokerStartedAgain(broker, len(self._running)))
         for broker_id in sorted(self._running):
             if not self._known[broker_id].is_alive:
                 self._running.remove(broker_id)
@@ -112,6 +109,7 @@ class ClusterWatch:
             broker_id=broker.id,
             how=how,
             is_clean=is_clean,
+            running_count=len(self._running),
             # Whoever is stopped or killed has nothing to say about it.
             last_lines=()
             if is_clean or exit_code in {None, -SIGKILL}
