@@ -416,6 +416,9 @@ class ControllerRunner:
         if session is None:
             raise SessionLost("this broker is not in touch with the cluster")
         self._claim = await session.tree.controller()
+        if self._claim.controller_id != self._broker_id and session.fence is not None:
+            # Succeeded without having noticed. What the other one says counts from now on.
+            self._give_up_claim()
         return self._claim
 
     async def look_around(self) -> None:

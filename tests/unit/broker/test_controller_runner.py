@@ -22,6 +22,7 @@ from tidelog.broker.controller_runner import RETRY_BACKOFF_S, ControllerRunner
 from tidelog.config.dynamic import AlterOperation
 from tidelog.coordination.memory import MemoryTree
 from tidelog.coordination.port import Create, Delete, Set
+from tidelog.core.controller import nodes
 from tidelog.core.controller.changes import (
     BrokerConfigChanged,
     BrokerGone,
@@ -454,6 +455,26 @@ async def test_a_controller_that_was_succeeded_cannot_write() -> None:
         assert outcome.error is ErrorCode.NOT_CONTROLLER
         assert tree.get("/brokers/topics/t") is None
         assert not runner.is_controller
+
+
+@in_virtual_time
+async def test_a_controller_that_was_succeeded_listens_to_the_next_one() -> None:
+    """It may hear from the other one before it has looked at the claim itself."""
+    tree = MemoryTree()
+    async with running(tree) as runner:
+        claim = nodes.encode_controller(BrokerId(2), token=bytes(16), now_ms=0)
+        tree.transact(
+            [
+                Delete("/controller"),
+                Create("/controller", claim),
+                Set("/controller_epoch", b"9"),
+            ],
+            SOMEBODY_ELSE,
+        )
+        found = await runner.look_up_claim()
+        assert (found.controller_id, found.controller_epoch) == (2, 9)
+        runner.follow([ControllerChanged(BrokerId(2), ControllerEpoch(9))])
+        assert runner.image.controller_id == 2
 
 
 @in_virtual_time
