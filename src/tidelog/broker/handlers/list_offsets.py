@@ -132,9 +132,10 @@ class ListOffsetsHandler:
             _require_answerable(topic, query, header, repeated)
             runner = self.partitions.led(topic, query.partition, query.current_leader_epoch)
             found = await _look_up(runner, query.timestamp_ms)
+            readable_end = _readable_end(runner, request)  # Somebody else may lead by now.
         except RequestRefused as refusal:
             return _refused(query, refusal.code)
-        if found is None or found.offset >= _readable_end(runner, request):
+        if found is None or found.offset >= readable_end:
             return ListOffsetsResult(query.partition, 0, NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH)
         return ListOffsetsResult(
             query.partition, 0, found.timestamp_ms, found.offset, found.leader_epoch
