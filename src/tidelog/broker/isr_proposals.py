@@ -155,5 +155,6 @@ def _settle(runner: PartitionRunner, proposal: ProposeIsr, result: IsrResult) ->
             extra={"partition": runner.topic_partition, "error": code.name},
         )
     else:
-        logger.info("isr refused", extra={"partition": runner.topic_partition, "error": code.name})
+        # While a member stops, or its disk is away, it is proposed and refused again and again.
+        logger.debug("isr refused", extra={"partition": runner.topic_partition, "error": code.name})
         runner.on_isr_refused(proposal)
