@@ -411,12 +411,21 @@ class _Channel:
         )
 
     def _roles(self, image: ClusterImage, untold: _Untold) -> LeaderAndIsrRequest:
+        """Of what this broker holds by now: some of it may have been taken away since."""
+        held = {
+            name: [number for number in numbers if self._holds(image, TopicPartition(name, number))]
+            for name, numbers in untold.roles.items()
+        }
         return LeaderAndIsrRequest(
             self._header,
             untold.is_full,
             messages.broker_epochs(image),
-            messages.topic_states(image, untold.roles),
+            messages.topic_states(image, {name: found for name, found in held.items() if found}),
         )
+
+    def _holds(self, image: ClusterImage, one: TopicPartition) -> bool:
+        state = image.partition(*one)
+        return state is not None and self._broker_id in state.replicas
 
     def _stops(self, image: ClusterImage, untold: _Untold) -> list[StoppedReplica]:
         """Without those that this broker is to have again by now: it has just been told so."""
@@ -427,12 +436,7 @@ class _Channel:
         ]
 
     def _is_assigned(self, image: ClusterImage, one: TopicPartition, topic_id: bytes) -> bool:
-        state = image.partition(*one)
-        return (
-            state is not None
-            and image.topics[one.topic].topic_id.bytes == topic_id
-            and self._broker_id in state.replicas
-        )
+        return self._holds(image, one) and image.topics[one.topic].topic_id.bytes == topic_id
 
     def _told(self, roles: LeaderAndIsrRequest, failed: Sequence[FailedPartition]) -> Told:
         names: Mapping[bytes, str] = {topic.topic_id: topic.name for topic in roles.topics}

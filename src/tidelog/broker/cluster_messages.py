@@ -69,15 +69,22 @@ def broker_epochs(image: ClusterImage) -> list[tuple[int, int]]:
 
 
 def topic_states(image: ClusterImage, partitions: Mapping[str, Iterable[int]]) -> list[TopicStates]:
-    """The states of some partitions; of topics that are gone there is nothing to say."""
+    """The states of some partitions; of what is gone there is nothing to say.
+
+    A topic may have been made again with fewer partitions since it was named.
+    """
     return [
         TopicStates(
             name,
-            image.topics[name].topic_id.bytes,
-            [_state(number, image.topics[name].partitions[number]) for number in sorted(numbers)],
+            topic.topic_id.bytes,
+            [
+                _state(number, topic.partitions[number])
+                for number in sorted(numbers)
+                if number < len(topic.partitions)
+            ],
         )
         for name, numbers in partitions.items()
-        if name in image.topics
+        if (topic := image.topics.get(name)) is not None
     ]
 
 

@@ -19,6 +19,7 @@ from tidelog.core.controller.changes import (
     TopicConfigChanged,
     TopicCreated,
     TopicDeleted,
+    changes_between,
 )
 from tidelog.core.controller.image import (
     EMPTY_IMAGE,
@@ -33,7 +34,7 @@ SETTINGS: Sequence[dict[str, str]] = ({}, {"retention.ms": "5"}, {"flush.ms": "7
 
 
 class History:
-    """One cluster over time. `happen` makes one event: some changes, and the image they lead to."""
+    """One cluster over time. `happen` returns the changes that have led to the newest image."""
 
     def __init__(self, chance: Random) -> None:
         self.chance = chance
@@ -47,9 +48,15 @@ class History:
         return changes
 
     def happen(self) -> Sequence[Change]:
-        """Several things at once, as one event of a controller."""
-        changes: list[Change] = []
-        for _ in range(self.chance.randint(1, 3)):
+        """One event, or what has come of several, as a controller finds it in the tree."""
+        before = self.image
+        count = self.chance.choice((1, 1, 1, 4))
+        changes = [self._happen_once() for _ in range(count)]
+        return changes[0] if count == 1 else changes_between(before, self.image)
+
+    def _happen_once(self) -> Sequence[Change]:
+        changes: Sequence[Change] = []
+        while not changes:
             act = self.chance.choice(
                 [
                     self._register,
@@ -63,8 +70,8 @@ class History:
                     self._configure,
                 ]
             )
-            changes += self.happened(act())
-        return changes or self.happen()
+            changes = act()
+        return self.happened(changes)
 
     def _register(self) -> Sequence[Change]:
         self._epoch += 1
