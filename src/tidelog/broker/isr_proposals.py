@@ -33,6 +33,7 @@ RETRY_BACKOFF_S = 0.05
 RETRY_BACKOFF_MAX_S = 1.0
 
 Key = tuple[bytes, int]
+_Proposed = dict[Key, tuple[PartitionRunner, ProposeIsr]]
 
 # After these the partition's state is another than the leader knows; the controller tells it which.
 _OUTDATED = frozenset(
@@ -59,7 +60,7 @@ class IsrProposals:
         self._link = link
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
-        self._proposed: dict[Key, tuple[PartitionRunner, ProposeIsr]] = {}
+        self._proposed: _Proposed = {}
         self._wake = asyncio.Event()
         self._backoff_s = RETRY_BACKOFF_S
 
@@ -83,34 +84,37 @@ class IsrProposals:
             self._wake.clear()
             proposed, self._proposed = self._proposed, {}
             asked = {key: one for key, one in proposed.items() if _is_current(*one)}
-            if asked and not await self._ask(asked):
-                for key, one in asked.items():
-                    self._proposed.setdefault(key, one)
-                self._wake.set()
-                await asyncio.sleep(self._backoff_s)
-                self._backoff_s = min(2 * self._backoff_s, RETRY_BACKOFF_MAX_S)
+            left_open = await self._ask(asked) if asked else {}
+            if not left_open:
+                self._backoff_s = RETRY_BACKOFF_S
+                continue
+            self._proposed = {**left_open, **self._proposed}
+            self._wake.set()
+            await asyncio.sleep(self._backoff_s)
+            self._backoff_s = min(2 * self._backoff_s, RETRY_BACKOFF_MAX_S)
 
-    async def _ask(self, asked: dict[Key, tuple[PartitionRunner, ProposeIsr]]) -> bool:
-        """Whether there was an answer. What it leaves open is proposed again."""
+    async def _ask(self, asked: _Proposed) -> _Proposed:
+        """Those of which it is not known what has become of them."""
         try:
             response = await self._link.alter_partition(self._request(asked))
         except (PeerUnreachable, WireError) as error:
             logger.debug("controller does not answer", extra={"reason": error})
-            return False
+            return asked
         if response.error_code != ErrorCode.NONE:
             logger.debug("proposals refused", extra={"error": response.error_code})
-            return False
-        self._backoff_s = RETRY_BACKOFF_S
+            return asked
+        left_open = dict(asked)
         for topic_id, results in response.topics:
             for result in results:
                 one = asked.get((topic_id, result.partition))
-                if one is not None:
+                # Who knows less than the leader is not controller; the one that is may have taken
+                # this very proposal.
+                if one is not None and result.error_code != ErrorCode.NOT_CONTROLLER:
+                    left_open.pop((topic_id, result.partition), None)
                     _settle(*one, result)
-        return True
+        return left_open
 
-    def _request(
-        self, asked: dict[Key, tuple[PartitionRunner, ProposeIsr]]
-    ) -> AlterPartitionRequest:
+    def _request(self, asked: _Proposed) -> AlterPartitionRequest:
         epoch = self._broker_epoch()
         topics: dict[bytes, list[IsrProposal]] = {}
         for (topic_id, partition), (_, proposal) in asked.items():
