@@ -25,7 +25,7 @@ from tidelog.core.controller import election, isr
 from tidelog.core.controller.election import LeaderChoice, NextState
 from tidelog.core.controller.image import LastStop
 from tidelog.core.partition.epochs import EpochHistory
-from tidelog.core.partition.leader import FollowerProgress, PartitionLeader
+from tidelog.core.partition.leader import FollowerProgress, PartitionLeader, elected
 from tidelog.core.transactions.producers import ProducerStates
 
 
@@ -192,10 +192,9 @@ def keep_a_broker_in_the_isr_after_a_power_cut() -> Iterator[None]:
 @contextmanager
 def take_everything_for_committed_at_election() -> Iterator[None]:
     """A new leader shows consumers all it has, also what the isr does not hold."""
-    elect = replicas.elected
 
     def all_committed(**kwargs: Any) -> PartitionLeader:
-        return elect(**{**kwargs, "high_watermark": kwargs["log_end_offset"]})
+        return elected(**{**kwargs, "high_watermark": kwargs["log_end_offset"]})
 
     with patch.object(replicas, "elected", all_committed):
         yield
@@ -223,11 +222,10 @@ def overlook_diverged_logs() -> Iterator[None]:
 @contextmanager
 def a_follower_claims_what_it_has_not_written() -> Iterator[None]:
     """The next fetch asks for what comes after records that are still on their way to the log."""
-    position = FollowerRunner.position.fget
-    assert position is not None
+    position = FollowerRunner.__dict__["position"]
 
     def ahead(self: FollowerRunner) -> Position:
-        here: Position = position(self)
+        here: Position = position.fget(self)
         if here.fetch_offset and self.machine.high_watermark == here.fetch_offset:
             return here._replace(fetch_offset=Offset(here.fetch_offset + 1))
         return here
