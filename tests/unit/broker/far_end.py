@@ -2,7 +2,6 @@
 
 import asyncio
 import struct
-from collections.abc import Iterable
 
 from tidelog.base.ports import BytesLike
 from tidelog.broker.network import ProtocolFactory, Reserved
@@ -99,16 +98,11 @@ class FarEnd:
         protocol.connection_made(transport)
         self.connections.append(FarConnection(transport))
 
-    def peer(self) -> Peer:
+    def peer(self, address: Address = ADDRESS) -> Peer:
         return Peer(
-            ADDRESS,
+            address,
             network=self,
             loop=asyncio.get_running_loop(),
             timeout_ms=self.timeout_ms,
             answer_max_bytes=2**20,
         )
-
-
-def framed(parts: Iterable[BytesLike]) -> bytes:
-    body = b"".join(parts)
-    return LENGTH.pack(len(body)) + body

@@ -8,8 +8,19 @@ import pytest
 from tests.support.batches import plain_batch
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.stepped_executor import BACKGROUND, URGENT
-from tests.unit.broker.world import World, broker_world
+from tests.unit.broker.world import (
+    BOOT_ID,
+    World,
+    broker_world,
+    power_cut,
+    process_killed,
+    topic_partition,
+)
 from tidelog.base.errors import DiskFull, ErrorCode, StorageError
+from tidelog.base.ids import Offset, TopicPartition
+from tidelog.broker.log_dir_runner import UNKNOWN_BOOT
+from tidelog.core.controller.image import LastStop
+from tidelog.storage.checkpoints import read_offsets
 
 ONE_BATCH = {"internal.segment.bytes": "150"}
 BOTH = (URGENT, BACKGROUND)
@@ -190,3 +201,162 @@ async def test_files_of_expired_segments_go_after_the_delay() -> None:
         await asyncio.sleep(1.1)
         await world.settle()
         assert not any(name.endswith(".deleted") for name in world.disk.list_folder(folder))
+
+
+# -- how it ended before -------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_a_new_directory_and_one_that_was_closed_in_order_have_lost_nothing() -> None:
+    async with broker_world() as world:
+        await topic_with_records(world)
+        for boot_id in (BOOT_ID, "another boot", UNKNOWN_BOOT):
+            assert await world.log_dir.last_stop(boot_id) is LastStop.CLEAN
+        await world.stop()
+        async with broker_world(before=world) as restarted:
+            for boot_id in (BOOT_ID, "another boot", UNKNOWN_BOOT):
+                assert await restarted.log_dir.last_stop(boot_id) is LastStop.CLEAN
+
+
+@in_virtual_time
+async def test_a_process_that_was_killed_leaves_what_it_wrote_to_the_machine() -> None:
+    """R13: the page cache outlives a process, but not its machine."""
+    async with broker_world() as world:
+        await topic_with_records(world)
+        process_killed(world)
+        async with broker_world(before=world) as restarted:
+            assert await restarted.log_dir.last_stop(BOOT_ID) is LastStop.KILLED
+            assert await restarted.log_dir.last_stop("another boot") is LastStop.LOST
+            assert await restarted.log_dir.last_stop(UNKNOWN_BOOT) is LastStop.LOST
+
+
+@in_virtual_time
+async def test_a_directory_that_nobody_has_vouched_for_may_have_lost_anything() -> None:
+    async with broker_world() as world:
+        await topic_with_records(world)
+        world.memory_disk.remove(world.log_dir.path / ".tidelog_boot")
+        process_killed(world)
+        async with broker_world(before=world, is_vouched_for=False) as restarted:
+            assert await restarted.log_dir.last_stop(BOOT_ID) is LastStop.LOST
+
+
+@in_virtual_time
+async def test_a_directory_that_cannot_be_read_may_have_lost_anything() -> None:
+    async with broker_world() as world:
+        await topic_with_records(world)
+        process_killed(world)
+        async with broker_world(before=world) as restarted:
+            restarted.disk.arm("read_file", "*", StorageError)
+            assert await restarted.log_dir.last_stop(BOOT_ID) is LastStop.LOST
+            assert not restarted.log_dir.is_online
+            assert await restarted.log_dir.last_stop(BOOT_ID) is LastStop.LOST
+
+
+@in_virtual_time
+async def test_a_stop_that_was_not_clean_is_not_forgotten_before_the_cluster_knows() -> None:
+    async with broker_world() as world:
+        await topic_with_records(world)
+        power_cut(world, 1)
+        async with broker_world(before=world, is_vouched_for=False) as restarted:
+            await restarted.stop()
+            assert not restarted.is_marked_clean()
+            async with broker_world(before=restarted, is_vouched_for=False) as again:
+                assert await again.log_dir.last_stop("another boot") is LastStop.LOST
+                await again.log_dir.write_boot_id("another boot")
+                await again.stop()
+                assert again.is_marked_clean()
+
+
+@in_virtual_time
+async def test_a_directory_that_cannot_be_vouched_for_goes_offline() -> None:
+    async with broker_world() as world:
+        world.disk.arm("replace_file", "*", StorageError)
+        await world.log_dir.write_boot_id("another boot")
+        assert not world.log_dir.is_online
+
+
+# -- cutting logs --------------------------------------------------------------------------------
+
+
+def recovery_points(world: World) -> dict[TopicPartition, Offset]:
+    """As they are on disk."""
+    path = world.log_dir.path / "recovery-point-offset-checkpoint"
+    return read_offsets(world.memory_disk, path) or {}
+
+
+async def flushed_topics(world: World) -> None:
+    """Three records each, on stable storage, and that written down."""
+    for name in ("t", "u"):
+        world.create(name)
+        await world.settle()
+        for _ in range(3):
+            world.produce(name, plain_batch(1))
+        world.runner(name).flusher.start()
+    await world.settle()
+    await world.log_dir.checkpoint()
+    assert set(recovery_points(world).values()) == {3}
+
+
+@in_virtual_time
+async def test_a_recovery_point_is_lowered_before_the_log_is_cut() -> None:
+    async with broker_world() as world:
+        await flushed_topics(world)
+        seen: list[dict[TopicPartition, Offset]] = []
+        cut = world.log_dir.truncate(
+            topic_partition("t"), Offset(1), lambda: seen.append(recovery_points(world))
+        )
+        await cut
+        assert seen == [{topic_partition("t"): 1, topic_partition("u"): 3}]
+        await world.log_dir.checkpoint()  # The log was not cut after all.
+        assert set(recovery_points(world).values()) == {3}
+
+
+@in_virtual_time
+async def test_a_cut_waits_for_the_flush_that_is_under_way() -> None:
+    async with broker_world() as world:
+        await flushed_topics(world)
+        world.executor.hold(BACKGROUND)
+        world.produce("t", plain_batch(1))
+        world.runner("t").flusher.start()
+        done: list[str] = []
+        cut = world.log_dir.truncate(topic_partition("t"), Offset(1), lambda: done.append("cut"))
+        world.executor.step(BACKGROUND)
+        assert done == []
+        assert world.runner("t").log.recovery_point == 4
+        world.executor.release(BACKGROUND)
+        await cut
+        assert done == ["cut"]
+        assert recovery_points(world)[topic_partition("t")] == 1
+
+
+@in_virtual_time
+async def test_what_is_written_down_while_cuts_are_waiting_is_below_all_of_them() -> None:
+    async with broker_world() as world:
+        await flushed_topics(world)
+        world.executor.hold(BACKGROUND)
+        first = world.log_dir.truncate(topic_partition("t"), Offset(2), lambda: None)
+        second = world.log_dir.truncate(topic_partition("u"), Offset(1), lambda: None)
+        checkpointing = asyncio.create_task(world.log_dir.checkpoint())
+        await world.settle()
+        lowered = {topic_partition("t"): 2, topic_partition("u"): 1}
+        expected = [{**lowered, topic_partition("u"): 3}, lowered, lowered]
+        for points in expected:
+            world.executor.step(BACKGROUND)
+            assert recovery_points(world) == points
+        world.executor.release(BACKGROUND)
+        await asyncio.gather(first, second, checkpointing)
+
+
+@in_virtual_time
+async def test_nothing_is_cut_whose_recovery_point_cannot_be_lowered() -> None:
+    async with broker_world() as world:
+        await flushed_topics(world)
+        world.disk.arm("replace_file", "*recovery-point*", StorageError)
+        done: list[None] = []
+        cut = world.log_dir.truncate(topic_partition("t"), Offset(1), lambda: done.append(None))
+        with pytest.raises(StorageError):
+            await cut
+        assert done == []
+        world.disk.heal()
+        await world.log_dir.checkpoint()
+        assert set(recovery_points(world).values()) == {3}

@@ -428,9 +428,11 @@ async def broker_world(
     dir_count: int = 1,
     before: World | None = None,
     settings: Mapping[str, str] | None = None,
+    is_vouched_for: bool = True,
 ) -> AsyncIterator[World]:
     """A broker with empty log directories, or on the disk and in the cluster of one `before`.
 
+    The cluster has heard how its directories were left, unless they are not `is_vouched_for`.
     An exception in a callback would end the broker, so it fails the test.
     """
     failures: list[BaseException] = []
@@ -448,7 +450,7 @@ async def broker_world(
             await log_dir.open()
         await world.replicas.open_all()
         await world.become_all()
-        for log_dir in world.log_dirs:
+        for log_dir in world.log_dirs if is_vouched_for else ():
             await log_dir.write_boot_id(BOOT_ID)
         yield world
         if failures:

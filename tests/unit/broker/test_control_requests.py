@@ -1,0 +1,261 @@
+"""What a controller tells a broker: only it, only to this life of it, one after the other (C3)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+import pytest
+
+from tests.support.batches import plain_batch
+from tests.unit.broker.simulated_loop import in_virtual_time
+from tests.unit.broker.stepped_executor import URGENT
+from tests.unit.broker.world import BROKER, OTHER, World, broker_world, replicated
+from tidelog.base.errors import ErrorCode, SessionLost, StorageError
+from tidelog.base.ids import BrokerId, ControllerEpoch, TopicId
+from tidelog.broker import cluster_messages as messages
+from tidelog.broker.control_requests import ControlRequests
+from tidelog.broker.controlled_brokers import LocalBroker
+from tidelog.coordination.port import CoordinatorUnavailable
+from tidelog.core.controller.changes import Change, TopicCreated
+from tidelog.core.controller.image import EMPTY_IMAGE, ClusterImage, PartitionImage, TopicImage
+from tidelog.core.controller.nodes import ControllerClaim
+from tidelog.wire.cluster_states import ControlHeader, TopicStates
+from tidelog.wire.leader_and_isr import LeaderAndIsrRequest
+from tidelog.wire.stop_replica import StoppedReplica, StopReplicaRequest
+from tidelog.wire.update_metadata import UpdateMetadataRequest
+
+TOKEN = b"sixteen bytes..."
+CLAIM = ControllerClaim(OTHER, ControllerEpoch(5), TOKEN)
+BROKER_EPOCH = 1
+GOOD = ControlHeader(OTHER, 5, BROKER_EPOCH, TOKEN)
+TOPIC_ID = TopicId(UUID(int=7))
+
+
+class Membership:
+    """What a broker knows of the claims, and what the coordinator does."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.claim = CLAIM
+        self.stored = CLAIM
+        self.broker_epoch = BROKER_EPOCH
+        self.failure: Exception | None = None
+        self.look_ups = 0
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._world.image
+
+    async def look_up_claim(self) -> ControllerClaim:
+        self.look_ups += 1
+        await asyncio.sleep(0)
+        if self.failure is not None:
+            raise self.failure
+        self.claim = self.stored
+        return self.claim
+
+    def follow(self, changes: Sequence[Change]) -> None:
+        """Without roles: those come by the other request."""
+        self._world.image = self._world.image.apply_all(changes)
+        self._world.replicas.on_image(self._world.image, changes)
+
+
+class Controlled:
+    """A broker and its ear for the controller."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.membership = Membership(world)
+        self.requests = ControlRequests(self.membership, world.replicas)
+
+    def know(self, state: PartitionImage) -> None:
+        """A topic with one partition, of which nobody has got a role yet."""
+        self.membership.follow([TopicCreated(TopicImage("t", TOPIC_ID, (state,)), {})])
+
+    def update(self, header: ControlHeader = GOOD) -> UpdateMetadataRequest:
+        brokers = messages.live_brokers(self.world.image)
+        return UpdateMetadataRequest(header, False, brokers, states(replicated(BROKER, 0)), [], [])
+
+
+def states(state: PartitionImage) -> list[TopicStates]:
+    """A topic with one partition, in the controller's words."""
+    created = TopicCreated(TopicImage("t", TOPIC_ID, (state,)), {})
+    return messages.topic_states(EMPTY_IMAGE.apply(created), {"t": [0]})
+
+
+def roles(state: PartitionImage, header: ControlHeader = GOOD) -> LeaderAndIsrRequest:
+    return LeaderAndIsrRequest(
+        header,
+        False,
+        [(BROKER, BROKER_EPOCH), (OTHER, 20)],
+        states(state),
+    )
+
+
+def stop(epoch: int, header: ControlHeader = GOOD) -> StopReplicaRequest:
+    return StopReplicaRequest(header, [StoppedReplica("t", TOPIC_ID.bytes, 0, epoch, True)])
+
+
+@asynccontextmanager
+async def controlled() -> AsyncIterator[Controlled]:
+    async with broker_world() as world:
+        yield Controlled(world)
+
+
+# -- who may speak -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "code"),
+    [
+        (GOOD._replace(controller_epoch=4), ErrorCode.STALE_CONTROLLER_EPOCH),
+        (GOOD._replace(broker_epoch=0), ErrorCode.STALE_BROKER_EPOCH),
+        (GOOD._replace(broker_epoch=2), ErrorCode.STALE_BROKER_EPOCH),
+        (GOOD._replace(token=bytes(16)), ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        (GOOD._replace(controller_id=3), ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        (GOOD._replace(controller_epoch=6), ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+    ],
+)
+@in_virtual_time
+async def test_nobody_else_is_heard(header: ControlHeader, code: ErrorCode) -> None:
+    async with controlled() as broker:
+        broker.know(replicated(BROKER, 0))
+        await broker.world.settle()
+        await broker.requests.leader_and_isr(roles(replicated(BROKER, 0)))
+        broker.world.produce("t", plain_batch(1))
+        image = broker.world.image
+        requests = broker.requests
+        assert (await requests.update_metadata(broker.update(header))).error_code == code
+        told = await requests.leader_and_isr(roles(replicated(OTHER, 1), header))
+        assert (told.error_code, told.partitions) == (code, [])
+        assert (await requests.stop_replica(stop(9, header))).error_code == code
+        assert broker.world.image is image
+        assert broker.world.runner("t").leading.leader_epoch == 0
+
+
+@in_virtual_time
+async def test_a_controller_that_is_not_known_yet_is_looked_up_once() -> None:
+    async with controlled() as broker:
+        newer = ControllerClaim(BrokerId(3), ControllerEpoch(6), b"another token...")
+        broker.membership.stored = newer
+        header = ControlHeader(3, 6, BROKER_EPOCH, newer.token)
+        assert (await broker.requests.update_metadata(broker.update(header))).error_code == 0
+        told = await broker.requests.leader_and_isr(roles(replicated(BROKER, 0), header))
+        assert told.error_code == 0
+        assert broker.membership.look_ups == 1
+        assert broker.world.image.controller_id == 3
+        late = await broker.requests.leader_and_isr(roles(replicated(OTHER, 1)))
+        assert late.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+@pytest.mark.parametrize("failure", [CoordinatorUnavailable("test"), SessionLost("test")])
+@in_virtual_time
+async def test_a_controller_that_cannot_be_looked_up_has_to_try_again(failure: Exception) -> None:
+    async with controlled() as broker:
+        broker.membership.failure = failure
+        header = GOOD._replace(controller_epoch=6)
+        told = await broker.requests.leader_and_isr(roles(replicated(BROKER, 0), header))
+        assert told.error_code == ErrorCode.BROKER_NOT_AVAILABLE
+
+
+@in_virtual_time
+async def test_a_broker_without_a_registration_hears_nobody() -> None:
+    async with controlled() as broker:
+        broker.membership.broker_epoch = -1
+        for header in (GOOD, GOOD._replace(broker_epoch=0)):
+            told = await broker.requests.leader_and_isr(roles(replicated(BROKER, 0), header))
+            assert told.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+# -- what is said --------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_metadata_opens_logs_and_only_roles_make_leaders() -> None:
+    async with controlled() as broker:
+        assert (await broker.requests.update_metadata(broker.update())).error_code == 0
+        await broker.world.settle()
+        runner = broker.world.runner("t")
+        assert (runner.leader, runner.follower) == (None, None)
+        told = await broker.requests.leader_and_isr(roles(replicated(BROKER, 3)))
+        assert told == (ErrorCode.NONE, [])
+        assert runner.leading.leader_epoch == 3
+        assert runner.leading.live_brokers == {BROKER: BROKER_EPOCH, OTHER: 20}
+        assert (await broker.requests.stop_replica(stop(3))).error_code == 0
+        assert broker.world.partitions.find("t", 0) is None
+        await broker.world.settle()
+
+
+@in_virtual_time
+async def test_metadata_that_cannot_follow_is_refused_and_changes_nothing() -> None:
+    async with controlled() as broker:
+        image = broker.world.image
+        request = broker.update()
+        second = request.topics[0].partitions[0]._replace(partition=1)
+        gap = [TopicStates("t", TOPIC_ID.bytes, [second])]
+        told = await broker.requests.update_metadata(request._replace(topics=gap))
+        assert told.error_code == ErrorCode.INVALID_REQUEST
+        assert broker.world.image is image
+
+
+@in_virtual_time
+async def test_roles_that_cannot_be_are_refused() -> None:
+    async with controlled() as broker:
+        request = roles(replicated(BROKER, 0))
+        state = request.topics[0].partitions[0]._replace(isr=(9,))
+        wrong = request._replace(topics=[TopicStates("t", TOPIC_ID.bytes, [state])])
+        told = await broker.requests.leader_and_isr(wrong)
+        assert told.error_code == ErrorCode.INVALID_REQUEST
+
+
+@in_virtual_time
+async def test_replicas_that_cannot_work_are_named() -> None:
+    async with controlled() as broker:
+        broker.world.log_dir.on_failure(StorageError("test"))
+        await broker.requests.update_metadata(broker.update())
+        await broker.world.settle()
+        told = await broker.requests.leader_and_isr(roles(replicated(BROKER, 3)))
+        assert told.error_code == 0
+        assert told.partitions == [(TOPIC_ID.bytes, 0, ErrorCode.KAFKA_STORAGE_ERROR)]
+
+
+@in_virtual_time
+async def test_requests_take_effect_in_the_order_in_which_they_came() -> None:
+    """Also while an earlier one waits for a disk or for the coordinator."""
+    async with controlled() as broker:
+        world, requests = broker.world, broker.requests
+        world.executor.hold(URGENT)
+        done: list[str] = []
+
+        def begin(name: str, request: Coroutine[None, None, object]) -> None:
+            task = world.tasks.create_task(request)
+            task.add_done_callback(lambda _: done.append(name))
+
+        begin("known", requests.update_metadata(broker.update()))
+        begin("led", requests.leader_and_isr(roles(replicated(BROKER, 3))))
+        begin("stopped", requests.stop_replica(stop(3)))
+        await world.settle()
+        assert done == ["known"]
+        world.executor.release(URGENT)
+        await world.settle()
+        assert done == ["known", "led", "stopped"]
+        assert world.partitions.find("t", 0) is None
+
+
+@in_virtual_time
+async def test_the_controllers_own_broker_hears_the_same_without_a_connection() -> None:
+    async with controlled() as broker:
+        local = LocalBroker(broker.requests)
+        image = broker.world.image
+        assert (await local.update_metadata(broker.update())).error_code == 0
+        assert broker.world.image is image  # The controller publishes what it decides itself.
+        broker.know(replicated(BROKER, 0))
+        await broker.world.settle()
+        stale = roles(replicated(BROKER, 3), GOOD._replace(controller_epoch=4))
+        assert (await local.leader_and_isr(stale)).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+        assert (await local.leader_and_isr(roles(replicated(BROKER, 3)))).error_code == 0
+        assert broker.world.runner("t").leading.leader_epoch == 3
+        assert (await local.stop_replica(stop(3))).error_code == 0
+        await broker.world.settle()
+        local.close()
