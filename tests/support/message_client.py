@@ -45,11 +45,16 @@ class MessageClient:
 
     def ask(self, request: Payload) -> Payload:
         """The answer to `request`, in the same version. Every byte of it must have been read."""
+        self._send(self._encode(request))
+        return self.answer_to(request)
+
+    def answer_to(self, request: Payload) -> Payload:
+        """The answer to `request`, which was the last one sent."""
         request_class = type(request)
         response_class = load_response_schema(
             int(request_class.__api_key__), int(request_class.__version__)
         )
-        answer = self._exchange(self._encode(request))
+        answer = self._receive()
         header, header_size = entity_reader(response_class.__header_schema__)(answer, 0)
         assert header.correlation_id == self._correlation_id
         response, size = entity_reader(response_class)(answer, header_size)
@@ -78,6 +83,9 @@ class MessageClient:
 
     def _exchange(self, request: bytes) -> bytes:
         self._send(request)
+        return self._receive()
+
+    def _receive(self) -> bytes:
         (size,) = _LENGTH.unpack(self._read(_LENGTH.size))
         return self._read(size)
 

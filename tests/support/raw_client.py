@@ -6,7 +6,7 @@ Every convenience here says its fields' defaults once, so that a test shows only
 
 import datetime
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -144,9 +144,14 @@ class RawClient(MessageClient):
         values = produce_values(
             {topic: {partition: records}}, acks=acks, transactional_id=transactional_id
         )
-        (answered,) = self.request(ApiKey.PRODUCE, version, values).responses
-        (result,) = answered.partition_responses
-        return _produced(result)
+        return _only_produced(self.request(ApiKey.PRODUCE, version, values))
+
+    def produce_later(self, topic: Topic, records: bytes | bytearray) -> Callable[[], Produced]:
+        """Send a batch with acks=1 to the first partition; what is returned reads the answer."""
+        values = produce_values({topic: {0: records}})
+        request = _message(ApiKey.PRODUCE, PRODUCE_VERSION, values)
+        self._send(self._encode(request))
+        return lambda: _only_produced(self.answer_to(request))
 
     def fetch(
         self,
@@ -265,6 +270,12 @@ def produce_values(
 
 def _message(api_key: ApiKey, version: int, values: Values) -> Payload:
     return cast("Payload", build(load_request_schema(api_key, version), values))
+
+
+def _only_produced(response: Any) -> Produced:
+    (answered,) = response.responses
+    (result,) = answered.partition_responses
+    return _produced(result)
 
 
 def _produced(result: Any) -> Produced:

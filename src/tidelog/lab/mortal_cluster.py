@@ -1,0 +1,220 @@
+"""A cluster whose processes are killed, paused and started again by whoever started it.
+
+Brokers are ended and started through the data folder, as the commands do; `tidelog status` and the
+others work on it meanwhile. On ZooKeeper the cluster has an ensemble of its own.
+"""
+
+import re
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+from tidelog.client.errors import ClientError
+from tidelog.client.membership import TopicView, ask_topic
+from tidelog.lab.cluster import start_cluster
+from tidelog.lab.errors import LabError, StartCancelled
+from tidelog.lab.folder import ClusterFolder
+from tidelog.lab.plan import SQLITE, ZOOKEEPER, ClusterPlan
+from tidelog.lab.processes import send_signal
+from tidelog.lab.running import find_brokers, kill_broker, restart_broker, stop_cluster
+from tidelog.lab.starting import Patience
+from tidelog.lab.state import BrokerState, read_state
+from tidelog.lab.zookeeper import ZooKeeperEnsemble
+
+_HOST: Final = "127.0.0.1"
+_ENSEMBLE_FOLDER: Final = "zookeeper"
+_ENSEMBLE_SERVERS: Final = 3
+_READY_WITHIN_S: Final = 60.0
+_STOP_WITHIN_S: Final = 60.0
+_ANSWER_WITHIN_S: Final = 1.0
+_POLL_INTERVAL_S: Final = 0.05
+_COMPLAINT: Final = re.compile(r"(\S+Z (ERROR|CRITICAL)\s|Traceback |AssertionError)")
+
+T = TypeVar("T")
+
+
+class NotInTime(LabError):
+    """The cluster did not become what it should be."""
+
+
+class MortalCluster:
+    """Brokers 1..N, and an ensemble if `coordination` is `zookeeper`."""
+
+    def __init__(self, root: Path, coordination: str, is_cancelled: Callable[[], bool]) -> None:
+        self.folder = ClusterFolder(root)
+        self._patience = Patience(_READY_WITHIN_S, is_cancelled)
+        self._ensemble = (
+            ZooKeeperEnsemble(root / _ENSEMBLE_FOLDER, server_count=_ENSEMBLE_SERVERS, port=0)
+            if coordination == ZOOKEEPER
+            else None
+        )
+
+    def start(self, broker_count: int, settings: Mapping[str, str]) -> None:
+        """Return once every broker knows all of them. After a failure `stop` is to be called."""
+        coordination = SQLITE
+        if self._ensemble is not None:
+            self._ensemble.start(
+                ready_within_s=_READY_WITHIN_S, is_cancelled=self._patience.is_cancelled
+            )
+            coordination = f"{ZOOKEEPER}:{self._ensemble.hosts}/tidelog"
+        plan = ClusterPlan(
+            broker_count=broker_count,
+            host=_HOST,
+            port=0,
+            coordination=coordination,
+            settings=settings,
+        )
+        start_cluster(self.folder, plan, self._patience)
+
+    def stop(self) -> list[str]:
+        """Stop everything in order; what did not go as it should."""
+        brokers = self.brokers
+        for broker in brokers:
+            send_signal(broker.process, signal.SIGCONT)
+        give_up_at = time.monotonic() + _STOP_WITHIN_S
+        remaining = stop_cluster(
+            self.folder, brokers, is_impatient=lambda: time.monotonic() >= give_up_at
+        )
+        for broker in remaining:
+            kill_broker(broker)
+        if self._ensemble is not None:
+            self._ensemble.stop()
+        return [
+            f"broker {broker.id} did not stop within {_STOP_WITHIN_S:g} s" for broker in remaining
+        ]
+
+    @property
+    def brokers(self) -> tuple[BrokerState, ...]:
+        return read_state(self.folder.state_file)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.address for broker in self.brokers)
+
+    # -- what is done to brokers -----------------------------------------------------------------
+
+    def kill(self, broker_id: int) -> None:
+        kill_broker(self._broker(broker_id))
+
+    def pause(self, broker_id: int) -> None:
+        self._signal(broker_id, signal.SIGSTOP)
+
+    def resume(self, broker_id: int) -> None:
+        self._signal(broker_id, signal.SIGCONT)
+
+    def restart(self, broker_id: int) -> None:
+        """Start one that is dead, or stop it cleanly first; return once it serves clients."""
+        restart_broker(
+            self.folder, broker_id, stop_within_s=_STOP_WITHIN_S, patience=self._patience
+        )
+
+    # -- what is done to the ensemble ------------------------------------------------------------
+
+    def ensemble_leader(self) -> int:
+        """The id of the server that leads; waits until one does."""
+        return self._wait_for(self._servers.leader, "ZooKeeper has no leader")
+
+    def kill_server(self, server_id: int) -> None:
+        self._servers.kill(server_id)
+
+    def restart_server(self, server_id: int) -> None:
+        """Start one that was killed; return once it serves."""
+        self._servers.restart(server_id)
+        self._servers.wait_until_serving(
+            within_s=_READY_WITHIN_S, is_cancelled=self._patience.is_cancelled
+        )
+
+    @property
+    def _servers(self) -> ZooKeeperEnsemble:
+        assert self._ensemble is not None, "the cluster is one without ZooKeeper"
+        return self._ensemble
+
+    # -- what the cluster says -------------------------------------------------------------------
+
+    def view(self, topic: str) -> TopicView:
+        """The topic as the first broker sees it that knows it, and a controller."""
+        return self._wait_for(lambda: self._first_view(topic), f"no broker knows {topic}")
+
+    def wait_in_sync(self, topic: str, replica_count: int, *, within_s: float) -> None:
+        """Return once each broker says that everybody is alive and in sync."""
+        give_up_at = time.monotonic() + within_s
+        while problems := self._out_of_sync(topic, replica_count):
+            if self._patience.is_cancelled():
+                raise StartCancelled("the cluster is not in sync yet")
+            if time.monotonic() >= give_up_at:
+                raise NotInTime(f"not in sync after {within_s:g} s: {'; '.join(problems)}")
+            time.sleep(_POLL_INTERVAL_S)
+
+    def complaints(self) -> list[str]:
+        """What brokers have said that needs a person."""
+        return [
+            f"broker {broker_id}: {line}"
+            for broker_id in self.folder.broker_ids()
+            for line in self.folder.output_file(broker_id)
+            .read_text("utf-8", "replace")
+            .splitlines()
+            if _COMPLAINT.match(line)
+        ]
+
+    def _first_view(self, topic: str) -> TopicView | None:
+        for broker in self.brokers:
+            try:
+                view = ask_topic(broker.endpoint, topic, timeout_s=_ANSWER_WITHIN_S)
+            except ClientError:
+                continue
+            if view.partitions and view.membership.controller_id is not None:
+                return view
+        return None
+
+    def _out_of_sync(self, topic: str, replica_count: int) -> list[str]:
+        brokers = self.brokers
+        problems = []
+        for broker in brokers:
+            if not broker.is_alive:
+                raise NotInTime(f"broker {broker.id} has ended by itself")
+            try:
+                view = ask_topic(broker.endpoint, topic, timeout_s=_ANSWER_WITHIN_S)
+            except ClientError as error:
+                problems.append(str(error))
+                continue
+            problems += [
+                f"broker {broker.id}: {what}"
+                for what in _faults_in(view, len(brokers), replica_count)
+            ]
+        return problems
+
+    def _wait_for(self, look: Callable[[], T | None], otherwise: str) -> T:
+        give_up_at = time.monotonic() + _READY_WITHIN_S
+        while (found := look()) is None:
+            if self._patience.is_cancelled():
+                raise StartCancelled(otherwise)
+            if time.monotonic() >= give_up_at:
+                raise NotInTime(f"{otherwise} after {_READY_WITHIN_S:g} s")
+            time.sleep(_POLL_INTERVAL_S)
+        return found
+
+    def _broker(self, broker_id: int) -> BrokerState:
+        (broker,) = find_brokers(self.folder, [broker_id])
+        return broker
+
+    def _signal(self, broker_id: int, number: int) -> None:
+        if not send_signal(self._broker(broker_id).process, number):
+            raise NotInTime(f"broker {broker_id} has ended by itself")
+
+
+def _faults_in(view: TopicView, broker_count: int, replica_count: int) -> list[str]:
+    faults = []
+    if view.membership.controller_id is None:
+        faults.append("no controller")
+    if len(view.membership.broker_ids) < broker_count:
+        faults.append(f"only {sorted(view.membership.broker_ids)} are alive")
+    if not view.partitions:
+        faults.append("does not know the topic")
+    faults += [
+        f"partition {each.partition} has leader {each.leader} and isr {list(each.isr)}"
+        for each in view.partitions
+        if each.leader is None or len(each.isr) < replica_count
+    ]
+    return faults
