@@ -483,8 +483,10 @@ async def test_a_lost_session_is_told_so(store: Store) -> None:
 async def test_after_the_loss_every_call_raises_session_lost(store: Store) -> None:
     session = await store.connect()
     session_id = session.session_id
+    assert session.is_reliable(0)
     await store.expire(session)
     await session.session_lost()
+    assert not session.is_reliable(0)
     assert session.session_id == session_id
     calls: list[Callable[[], Awaitable[object]]] = [
         lambda: session.get("/a"),

@@ -1,19 +1,25 @@
 """Brokers that stop without a word: killed, they are missed at once; paused, after their lease.
 
-These are the embedded coordinator's figures (C1); ZooKeeper notices both when the session ends.
+A paused process does not know that it was. When it goes on, others may have led for a while, and
+what clients have sent to it meanwhile lies in its sockets: it must not acknowledge any of that (C1,
+C6). These are the embedded coordinator's figures; ZooKeeper notices both when the session ends.
 """
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from confluent_kafka.cimpl import NewTopic
 
+from tests.support.batches import plain_batch
 from tests.support.broker_process import BrokerProcess
 from tests.support.confluent import only
+from tests.support.raw_client import RawClient
 from tests.support.server_process import wait_until
 from tests.support.three_brokers import BROKER_IDS, WAIT_TIMEOUT_S, ThreeBrokers
+from tidelog.base.errors import ErrorCode
 from tidelog.client.bootstrap import Address
 from tidelog.client.errors import ClientError
 from tidelog.client.membership import ask_topic
@@ -21,6 +27,8 @@ from tidelog.client.membership import ask_topic
 TOPIC = "demo"
 LEASE_S = 2.0
 ANSWER_WITHIN_S = 5.0
+# Of requests that were sent to the broker while it was paused, over connections of their own.
+WAITING_REQUESTS = 8
 # A loaded machine may take a while to run those who notice; the lease is not waited for.
 DEATH_NOTICED_WITHIN_S = 1.0
 
@@ -94,3 +102,23 @@ def test_paused_broker_is_missed_when_its_lease_is_over(cluster: ThreeBrokers) -
     assert LEASE_S / 2 < took_s < LEASE_S + WAIT_TIMEOUT_S / 4
     leader.resume()
     wait_in_sync(cluster)
+
+
+@pytest.mark.parametrize("is_controller", [False, True])
+def test_paused_leader_acknowledges_nothing_after_others_have_led(
+    cluster: ThreeBrokers, is_controller: bool
+) -> None:
+    leader = new_leader(cluster, is_controller=is_controller)
+    with ExitStack() as connections:
+        clients = [
+            connections.enter_context(RawClient(leader.port)) for _ in range(WAITING_REQUESTS)
+        ]
+        topic = clients[0].topic(TOPIC)
+        assert clients[0].produce(topic, plain_batch()).code == ErrorCode.NONE
+        leader.pause()
+        seconds_until_succeeded(cluster, leader)
+        answers = [client.produce_later(topic, plain_batch()) for client in clients]
+        leader.resume()
+        assert {answer().code for answer in answers} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        wait_in_sync(cluster)
+        assert clients[0].produce(topic, plain_batch()).code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -150,6 +150,7 @@ class Broker:
         controller.use_channels(self._channels(control, tasks))
         dispatcher = self._dispatcher(loop, tasks, replicas, log_dirs, control, departures)
         server.dispatch = dispatcher.dispatch
+        server.gate.is_reliable = controller.is_reliable
         replicas.on_config_changed(lambda config: server.set_limits(self._limits(config.network)))
         await server.listen()
         stop = await self._last_stop(log_dirs)

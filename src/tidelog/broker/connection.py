@@ -35,6 +35,7 @@ from typing import Final, Protocol, cast
 from tidelog.base.errors import WireError
 from tidelog.broker.answers import Buffers, PendingAnswer
 from tidelog.broker.memory import MemoryBound
+from tidelog.broker.session_gate import SessionGate
 from tidelog.wire.produce_template import ProduceTemplate
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class ConnectionOwner(Protocol):
     frame_memory: MemoryBound
     request_memory: MemoryBound
     answer_memory: MemoryBound
+    gate: SessionGate
     loop: asyncio.AbstractEventLoop
 
     def admit(self, connection: "Connection") -> bool: ...
@@ -261,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
             return 0
         if _LENGTH.unpack_from(view)[0] != nbytes - 4 or nbytes > owner.request_max_bytes:
             return 0
-        if owner.request_memory.is_exhausted:
+        if owner.request_memory.is_exhausted or not owner.gate.is_open():
             return 0
         self._handling = True
         try:
@@ -332,9 +334,11 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if self._budget_bytes <= 0:
             self._end_turn()
-        memory = self._owner.request_memory
+        memory, gate = self._owner.request_memory, self._owner.gate
         if memory.is_exhausted:
             memory.when_available(self._go_on)
+        elif not gate.is_open():
+            gate.when_open(self._go_on)
         elif not self._must_wait():
             return True
         if self._exclusive and self._answers and self._answers[-1].gives_way:

@@ -189,6 +189,13 @@ class ControllerRunner:
     def broker_epoch(self) -> int:
         return NOT_REGISTERED if self._session is None else self._session.broker_epoch
 
+    def is_reliable(self, for_ms: int) -> bool:
+        """Whether what this broker was told to be holds for so long; see `SessionGate`.
+
+        Also while it has no session: then it is nothing (N4).
+        """
+        return self._session is None or self._session.coordinator.is_reliable(for_ms)
+
     def subscribe(self, callback: ImageCallback) -> None:
         """Call back on the loop with every new image and the changes that led to it."""
         self._subscribers.append(callback)

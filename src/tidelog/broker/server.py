@@ -22,6 +22,7 @@ from tidelog.base.ports import Clock
 from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.network import Network, Reserved
+from tidelog.broker.session_gate import SessionGate
 from tidelog.config.listeners import Listener
 
 logger = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ class Server:
         self.frame_memory = frame_memory
         self.request_memory = request_memory
         self.answer_memory = answer_memory
+        self.gate = SessionGate(clock, loop)
         self._connections: OrderedDict[Connection, None] = OrderedDict()
         self._per_ip: Counter[str] = Counter()
         self._slow: dict[Connection, tuple[int, int]] = {}

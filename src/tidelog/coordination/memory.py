@@ -192,6 +192,8 @@ class MemoryCoordinator:
         self._tree = tree
         self._session_id = session_id
         self._lost = asyncio.Event()
+        self.is_doubtful = False
+        """For tests: as if the process had been stopped for longer than the lease."""
         self._node_slots: dict[WatchSlot[Node | None], str] = {}
         self._children_slots: dict[WatchSlot[list[str]], str] = {}
 
@@ -254,6 +256,9 @@ class MemoryCoordinator:
                 yield names
         finally:
             del self._children_slots[slot]
+
+    def is_reliable(self, for_ms: int) -> bool:
+        return not self._lost.is_set() and not self.is_doubtful
 
     async def session_lost(self) -> None:
         await self._lost.wait()  # Ended by `close` or by the tree's `expire`.

@@ -165,6 +165,14 @@ class Coordinator(Protocol):
         """Yield the names below `path` now, then again after every change of that list."""
         ...
 
+    def is_reliable(self, for_ms: int) -> bool:
+        """Whether claims of the session may be acted upon, now and for `for_ms`, by the clock.
+
+        No, if that is when others may call it dead: this process may have been stopped and be the
+        last to know. Whether they did is found out; until then, and once it is lost, no.
+        """
+        ...
+
     async def session_lost(self) -> None:
         """Return once the session is lost. Never returns while it lives."""
         ...

@@ -39,8 +39,10 @@ def monotonic_ms() -> int:
 class SessionFile:
     """This process's own session: holds the lock and renews the lease on a thread of its own.
 
-    Only that thread writes; it does nothing else, so neither the event loop nor a database that
-    waits for its disk can make the lease run out.
+    That thread does nothing else, so neither the event loop nor a database that waits for its disk
+    can make the lease run out. Only a process that was stopped is late. Somebody may have looked
+    meanwhile; whether he did is in the database, so the lease is written again but counts only when
+    `on_confirmed` says what the database said after that.
     """
 
     def __init__(self, path: Path, *, session_timeout_ms: int, heartbeat_interval_ms: int) -> None:
@@ -50,9 +52,23 @@ class SessionFile:
         self._closed = threading.Event()
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self._renew()
+        self._reliable_until_ms = self.renew()
         self._thread = threading.Thread(target=self._run, name="session-lease", daemon=True)
         self._thread.start()
+
+    def is_reliable(self, for_ms: int) -> bool:
+        """Whether nobody may call the session dead for so long."""
+        return monotonic_ms() + for_ms < self._reliable_until_ms
+
+    def renew(self) -> int:
+        """Write the lease; until when it lasts. Raises OSError."""
+        lease_end_ms = monotonic_ms() + self._session_timeout_ms
+        os.pwrite(self._descriptor, _LEASE.pack(lease_end_ms), 0)
+        return lease_end_ms
+
+    def on_confirmed(self, lease_end_ms: int) -> None:
+        """Nobody has called the session dead, nor may before the end of a lease that we wrote."""
+        self._reliable_until_ms = max(self._reliable_until_ms, lease_end_ms)
 
     def close(self) -> None:
         """Stop renewing, drop the lock and remove the file."""
@@ -64,14 +80,14 @@ class SessionFile:
     def _run(self) -> None:
         while not self._closed.wait(self._heartbeat_interval_ms / 1_000):
             try:
-                self._renew()
+                lease_end_ms = self.renew()
             except OSError as error:
                 # A lease that cannot be written runs out, which is the truth about this disk.
                 logger.warning("lease not renewed", extra={"file": str(self._path)}, exc_info=error)
-
-    def _renew(self) -> None:
-        lease = _LEASE.pack(monotonic_ms() + self._session_timeout_ms)
-        os.pwrite(self._descriptor, lease, 0)
+                continue
+            # Asked after it was written: this thread may have been stopped in between.
+            if self.is_reliable(0):
+                self.on_confirmed(lease_end_ms)
 
 
 class SessionProbe:

@@ -160,6 +160,9 @@ class SqliteCoordinator:
             async for names in slot.states():
                 yield names
 
+    def is_reliable(self, for_ms: int) -> bool:
+        return not self._ended.is_set() and self._worker.is_reliable(for_ms)
+
     async def session_lost(self) -> None:
         await self._ended.wait()  # Ended by `close` or by the loss of the session.
 

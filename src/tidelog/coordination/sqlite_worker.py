@@ -10,7 +10,8 @@ often while there are none, because a broker that is alone waits for nobody.
 
 Somebody else's lease is judged only by a worker that has itself been awake: after a stop (Ctrl-Z,
 a debugger, a frozen machine) all leases look overdue, those of the healthy included, so for half
-a session time-out only locks count.
+a session time-out only locks count. Its own it writes anew, and then asks the file, with the write
+lock, whether somebody was awake and has judged it: whoever comes later sees the new one.
 """
 
 import logging
@@ -124,6 +125,7 @@ class SqliteWorker:
         self._session_id = secrets.randbits(62) + 1
         self._random = Random(self._session_id)
         self._watches: list[Watch] = []
+        self._session_file: SessionFile | None = None
         self._peers: dict[int, SessionProbe] = {}
         self._closing = False
         self._is_unreadable = False
@@ -134,6 +136,10 @@ class SqliteWorker:
 
     def start(self) -> None:
         self._thread.start()
+
+    def is_reliable(self, for_ms: int) -> bool:
+        """Whether nobody may call the session dead for so long. Any thread may ask."""
+        return self._session_file is not None and self._session_file.is_reliable(for_ms)
 
     def _run(self) -> None:
         try:
@@ -162,6 +168,7 @@ class SqliteWorker:
         except BaseException:
             tree.close()
             raise
+        self._session_file = session_file
         self._looked_at_ms = self._file_read_at_ms = monotonic_ms()
         self._judge_leases_from_ms = self._looked_at_ms + self._session_timeout_ms // 2
         return tree, session_file
@@ -288,6 +295,8 @@ class SqliteWorker:
             self._judge_leases_from_ms = now_ms + self._session_timeout_ms // 2
         self._looked_at_ms = now_ms
         try:
+            if not self.is_reliable(0):
+                self._confirm_session(tree)
             changed = tree.changed_elsewhere()
             if changed:
                 self._note_sessions(tree)
@@ -298,6 +307,24 @@ class SqliteWorker:
             self._is_unreadable = False
         except sqlite3.Error as error:
             self._tolerate(error, now_ms)
+
+    def _confirm_session(self, tree: SqliteTree) -> None:
+        """We were stopped for longer than our lease: find out whether anybody has noticed."""
+        assert self._session_file is not None
+        try:
+            lease_end_ms = self._session_file.renew()
+        except OSError as error:
+            raise SessionLost(f"the lease could not be renewed: {error}") from error
+        if not self._patiently(partial(self._is_known, tree)):
+            raise SessionLost("declared dead by another session")
+        self._session_file.on_confirmed(lease_end_ms)
+
+    def _is_known(self, tree: SqliteTree) -> bool:
+        tree.begin()
+        try:
+            return tree.has_session(self._session_id)
+        finally:
+            tree.roll_back()
 
     def _note_sessions(self, tree: SqliteTree) -> None:
         sessions = set(tree.sessions())

@@ -238,6 +238,9 @@ class ZooKeeperCoordinator:
                     yield names
                 await rung.wait()  # Ended by a change, a lost connection or a lost session.
 
+    def is_reliable(self, for_ms: int) -> bool:
+        return self._session.is_reliable(for_ms)
+
     async def session_lost(self) -> None:
         await self._ended.wait()  # Ended by `close` or by the loss of the session.
 

@@ -108,6 +108,10 @@ class ZooKeeperSession:
             return True
         return False
 
+    def is_reliable(self, for_ms: int) -> bool:
+        """Whether it is not over, and will not be for so long without another heartbeat."""
+        return not self.is_over() and self._remaining_s() > for_ms / 1_000
+
     def _run(self) -> None:
         try:
             self.client.start_async()

@@ -164,6 +164,9 @@ class SimulatedCoordinator:
             async for names in slot.states():
                 yield names
 
+    def is_reliable(self, for_ms: int) -> bool:
+        return not self._lost.is_set() and self._loop.time() + for_ms / 1_000 < self._lease_end_s
+
     async def session_lost(self) -> None:
         await self._lost.wait()  # Ended by `close`, by the service, or by the lease.
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.broker.fake_transport import FakeTransport, Outbox
+from tests.unit.broker.world import ManualClock
 from tidelog.base.errors import WireError
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import (
@@ -17,6 +18,7 @@ from tidelog.broker.connection import (
     Connection,
 )
 from tidelog.broker.memory import MemoryBound
+from tidelog.broker.session_gate import SURE_FOR_MS, SessionGate
 
 SHARED_BYTES = 4_096
 REQUEST_MAX_BYTES = 100_000
@@ -29,6 +31,9 @@ class FakeLoop:
         self.soon: list[Any] = []
 
     def call_soon(self, callback: Any) -> None:
+        self.soon.append(callback)
+
+    def call_later(self, _delay_s: float, callback: Any) -> None:
         self.soon.append(callback)
 
     def turn(self) -> None:
@@ -49,7 +54,10 @@ class Owner:
         self.request_memory = MemoryBound(2**20)
         self.answer_memory = MemoryBound(2**20)
         self.fake_loop = FakeLoop()
-        self.loop: Any = self.fake_loop
+        loop: Any = self.fake_loop
+        self.loop = loop
+        self.clock = ManualClock()
+        self.gate = SessionGate(self.clock, loop)
         self.frames: list[bytes] = []
         self.pending: list[PendingAnswer] = []
         self.is_forgotten = False
@@ -127,6 +135,35 @@ def test_frames_are_the_same_however_the_bytes_arrive(
     assert owner.frames == bodies
     assert bytes(client.transport.sent) == b"".join(bodies)
     assert owner.frame_memory.held_bytes == 0
+
+
+@pytest.mark.parametrize("bodies", [[b"one"], [b"one", b"two"]])
+def test_requests_wait_while_the_session_is_in_doubt(
+    owner: Owner, client: Client, bodies: list[bytes]
+) -> None:
+    """They lay in the socket while the process was stopped; others may lead by now (C6)."""
+    owner.gate.is_reliable = lambda _for_ms: False
+    client.send(framed(*bodies))
+    owner.fake_loop.turn()
+    assert owner.frames == []
+    assert client.transport.sent == b""
+    owner.gate.is_reliable = lambda _for_ms: True
+    owner.fake_loop.turn()
+    assert owner.frames == bodies
+    client.send(framed(b"next"))
+    assert owner.frames == [*bodies, b"next"]
+    assert bytes(client.transport.sent) == b"".join(owner.frames)
+
+
+def test_what_was_kept_for_its_turn_waits_as_well(owner: Owner, client: Client) -> None:
+    client.send(framed(b"x", b"kept"))
+    owner.gate.is_reliable = lambda _for_ms: False
+    owner.clock.advance(SURE_FOR_MS)
+    owner.pending[0].complete([b"first"])
+    assert owner.frames == [b"x"]
+    owner.gate.is_reliable = lambda _for_ms: True
+    owner.fake_loop.turn()
+    assert owner.frames == [b"x", b"kept"]
 
 
 @given(

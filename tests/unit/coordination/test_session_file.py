@@ -41,6 +41,27 @@ def test_a_lease_that_is_not_renewed_runs_out(tmp_path: Path) -> None:
     session.close()
 
 
+def test_a_lease_may_be_relied_on_until_it_ends(tmp_path: Path) -> None:
+    session = SessionFile(tmp_path / "1", session_timeout_ms=60_000, heartbeat_interval_ms=59_000)
+    assert session.is_reliable(59_000)
+    assert not session.is_reliable(60_000)
+    session.close()
+
+
+def test_a_lease_that_is_renewed_too_late_counts_when_it_is_confirmed(tmp_path: Path) -> None:
+    """As in a process that was stopped: somebody may have seen that it was over."""
+    session = SessionFile(tmp_path / "1", session_timeout_ms=0, heartbeat_interval_ms=1)
+    probe = SessionProbe(tmp_path / "1")
+    while not probe.is_overdue(monotonic_ms()):
+        continue  # Ends: the clock goes on.
+    lease_end_ms = session.renew() + 60_000
+    assert not session.is_reliable(0)
+    session.on_confirmed(lease_end_ms)
+    assert session.is_reliable(0)
+    probe.close()
+    session.close()
+
+
 def test_a_session_without_a_file_is_dead(tmp_path: Path) -> None:
     probe = SessionProbe(tmp_path / "absent")
     assert probe.is_unlocked()
