@@ -61,8 +61,10 @@ def _mark_from_proc(pid: int) -> str | None:
         return None
     # The name in parentheses may hold anything, so fields are counted from its end.
     fields = stat.rpartition(")")[2].split()
-    state, start_ticks = fields[0], fields[19]
-    return None if state in {"Z", "X"} else f"{boot_id}/{start_ticks}"
+    state, thread_count, start_ticks = fields[0], int(fields[17]), fields[19]
+    # A corpse whose other threads are still dying holds its ports and locks like the living.
+    has_ended = state in {"Z", "X"} and thread_count <= 1
+    return None if has_ended else f"{boot_id}/{start_ticks}"
 
 
 def _mark_from_ps(pid: int) -> str | None:

@@ -2,6 +2,9 @@
 
 import os
 import signal
+import socket
+import subprocess
+import sys
 
 from tidelog.lab.processes import (
     ProcessIdentity,
@@ -49,3 +52,28 @@ def test_corpse_that_was_not_buried_is_not_running() -> None:
         assert identify(child) is None
     finally:
         os.waitpid(child, 0)
+
+
+_LISTENER = """
+import socket, threading, time
+listener = socket.create_server(("127.0.0.1", 0))
+for _ in range(50):
+    threading.Thread(target=time.sleep, args=(60,)).start()
+print(listener.getsockname()[1], flush=True)
+time.sleep(60)
+"""
+
+
+def test_who_has_ended_holds_no_port() -> None:
+    """Its threads do not die all at once, and the last of them closes what it has open."""
+    for _ in range(5):
+        with subprocess.Popen([sys.executable, "-c", _LISTENER], stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            port = int(child.stdout.readline())
+            process = identify(child.pid)
+            assert process is not None
+            send_signal(process, signal.SIGKILL)
+            while is_running(process):
+                continue  # Ends: nothing survives SIGKILL.
+            with socket.create_server(("127.0.0.1", port)):
+                pass
