@@ -123,7 +123,7 @@ def test_a_broker_whose_terminal_is_closed_stops_cleanly(tmp_path: Path) -> None
     """It died, and the next start had to check its logs; Kafka stops."""
     with BrokerProcess(tmp_path) as broker:
         assert broker.end(signal.SIGHUP) == 0
-        assert "node: stopped" in broker.log_text()
+        assert "broker.broker: stopped" in broker.log_text()
 
 
 def test_a_broker_told_to_stop_again_and_again_has_stopped_cleanly(tmp_path: Path) -> None:

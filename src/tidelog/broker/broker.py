@@ -172,6 +172,7 @@ class Broker:
         await replicas.settled()
         for log_dir in log_dirs:
             await log_dir.write_boot_id(self._ports.boot_id)
+        departures.joined()
         on_ready(endpoints)
         await stopping.wait()  # Ended by a signal.
         await self._stop(server, replicas, log_dirs, jobs, following)

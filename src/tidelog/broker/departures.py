@@ -33,16 +33,22 @@ class Departures:
         self._doubted: dict[BrokerId, asyncio.TimerHandle] = {}
         self._departed: dict[BrokerId, tuple[BrokerImage, float]] = {}
         self._certain = asyncio.Event()
-        self._certain.set()
+        self._is_joining = True
 
     @property
     def is_in_doubt(self) -> bool:
         """Whether what the image says of leaders may change any moment."""
-        return bool(self._doubted)
+        return self._is_joining or bool(self._doubted)
 
     async def certainty(self) -> None:
         """Return when the doubts have been settled, or have lasted long enough."""
         await self._certain.wait()  # Ended by the image, or by the timer of the last doubt.
+
+    def joined(self) -> None:
+        """This broker is part of the cluster. What it knew before could mislead its first clients:
+        they come as soon as it listens, and might be told of a cluster without brokers."""
+        self._is_joining = False
+        self._settle()
 
     def suspect(self, broker_id: BrokerId) -> None:
         """A connection to `broker_id` broke that had worked."""
@@ -84,5 +90,8 @@ class Departures:
         timer = self._doubted.pop(broker_id, None)
         if timer is not None:
             timer.cancel()
-        if not self._doubted:
+        self._settle()
+
+    def _settle(self) -> None:
+        if not self.is_in_doubt:
             self._certain.set()

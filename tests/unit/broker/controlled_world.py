@@ -34,13 +34,15 @@ class ControlledWorld:
         self.creation = TopicCreation(
             self.requests, None, partial(runner.delivered, DELIVERY_WAIT_MAX_S)
         )
+        departures = Departures(asyncio.get_running_loop(), lambda: None)
+        departures.joined()
         self.metadata = MetadataHandler(
             partitions=served.world.partitions,
             topic_creation=self.creation,
             auto_create_topics=True,
             tasks=served.requests,
             large=served.large,
-            departures=Departures(asyncio.get_running_loop(), lambda: None),
+            departures=departures,
         )
         self.init_producer_id = InitProducerIdHandler(
             controller=self.requests, tasks=served.requests
