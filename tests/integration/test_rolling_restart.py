@@ -80,7 +80,11 @@ def test_rolling_restart_costs_no_record_and_no_error(
     only(admin.create_topics([new_topic]))
     wait_in_sync(cluster)
     workload = Workload(
-        cluster.bootstrap, TOPIC, partition_count=PARTITION_COUNT, producers=2, consumers=1
+        cluster.bootstrap,
+        TOPIC,
+        partition_count=PARTITION_COUNT,
+        producers_per_partition=2,
+        consumers=1,
     )
     workload.start()
     try:

@@ -38,7 +38,7 @@ REPLICATION_FACTOR: Final = 3
 SESSION_TIMEOUT_S: Final = 2.0
 HISTORY_FILE: Final = "faults.txt"
 _MIN_INSYNC_REPLICAS: Final = 2
-_PRODUCERS: Final = 2
+_PRODUCERS_PER_PARTITION: Final = 2
 _CONSUMERS: Final = 2
 _IN_SYNC_WITHIN_S: Final = 60.0
 _CAUGHT_UP_WITHIN_S: Final = 60.0
@@ -194,7 +194,7 @@ class _FaultLab:
             self._cluster.bootstrap,
             TOPIC,
             partition_count=self._run.partition_count,
-            producers=_PRODUCERS,
+            producers_per_partition=_PRODUCERS_PER_PARTITION,
             consumers=_CONSUMERS,
         )
         workload.start()
