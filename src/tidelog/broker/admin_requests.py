@@ -69,6 +69,10 @@ class AdminRequests:
         chance = controller.random
         self._chance = topics.Chance(chance.randrange, lambda: TopicId(new_id(chance)))
 
+    @property
+    def is_controller(self) -> bool:
+        return self._controller.is_controller
+
     # -- topics ----------------------------------------------------------------------------------
 
     async def create_topics(

@@ -47,6 +47,7 @@ from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpoch
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.isr_proposals import IsrProposals
 from tidelog.broker.large_requests import LargeRequests
+from tidelog.broker.leader_balance import balance_leaders
 from tidelog.broker.local_controller import LocalControllerSide
 from tidelog.broker.log_dir_events import LogDirEvents
 from tidelog.broker.log_dir_runner import LogDirRunner
@@ -166,6 +167,7 @@ class Broker:
             *self._upkeep(log_dirs, replicas).start(tasks),
             tasks.create_task(self.proposals.run()),
             tasks.create_task(self.log_dir_events.run()),
+            tasks.create_task(balance_leaders(self.requests, self.config.replication)),
             tasks.create_task(_warm_up(dispatcher)),
         ]
         await self._admitted()
