@@ -63,6 +63,7 @@ PRODUCER_ID_BLOCK_SIZE = 1_000
 # ZooKeeper takes 1 MiB (jute.maxbuffer).
 TRANSACTION_BYTES_MAX = 512 * 1024
 OPERATION_OVERHEAD_BYTES = 64
+MOVES_PER_TRANSACTION_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,22 +326,17 @@ class ClusterTree:
         """What it takes to store `changes`, which lead from `before` to `after`. Changes nothing.
 
         Replicas of a partition are in its topic's node and its leader is in a node of its own, so
-        what changes both is one group.
+        what changes both is in one transaction.
         """
-        moved: dict[str, list[Operation]] = {}
+        moved: dict[str, list[PartitionChanged]] = {}
         groups: list[list[Operation]] = []
         for change in changes:
-            operations = list(self._operations(change, fence, after))
             if isinstance(change, PartitionChanged) and _is_reassigned(before, change):
-                if change.topic not in moved:
-                    topic = after.topics[change.topic]
-                    moved[change.topic] = [
-                        Set(nodes.topic_path(topic.name), nodes.encode_topic(topic))
-                    ]
-                    groups.append(moved[change.topic])
-                moved[change.topic] += operations
+                moved.setdefault(change.topic, []).append(change)
             else:
-                groups.append(operations)
+                groups.append(list(self._operations(change, fence, after)))
+        for name, moves in moved.items():
+            groups += _moves(before.topics[name], moves, fence)
         altered = [path for change in changes if (path := _altered_config(change)) is not None]
         notices, config_changes = _notices(self._config_changes, altered)
         created = [
@@ -372,12 +368,8 @@ class ClusterTree:
             case PartitionsAdded(name, first, partitions):
                 yield Set(nodes.topic_path(name), nodes.encode_topic(after.topics[name]))
                 yield from _states(name, first, partitions, fence)
-            case PartitionChanged(name, partition, state):
-                yield Set(
-                    nodes.state_path(name, partition),
-                    nodes.encode_state(state, fence.epoch),
-                    expected_version=state.partition_epoch - 1,
-                )
+            case PartitionChanged():
+                yield _set_state(change, fence)
             case TopicConfigChanged(name, configs):
                 yield self._put_config(nodes.topic_config_path(name), configs)
             case BrokerConfigChanged(broker_id, configs):
@@ -526,6 +518,32 @@ def _is_reassigned(before: ClusterImage, change: PartitionChanged) -> bool:
         new.replicas,
         new.adding_replicas,
         new.removing_replicas,
+    )
+
+
+def _moves(
+    topic: TopicImage, moves: Sequence[PartitionChanged], fence: Fence
+) -> Iterator[list[Operation]]:
+    """States with new replicas, and the topic's node beside each part of them.
+
+    The node has the new replicas of as many partitions as have been written with it: who reads
+    the tree after any part finds states that fit.
+    """
+    partitions = list(topic.partitions)
+    for start in range(0, len(moves), MOVES_PER_TRANSACTION_MAX):
+        together = moves[start : start + MOVES_PER_TRANSACTION_MAX]
+        for move in together:
+            partitions[move.partition] = move.state
+        written = TopicImage(topic.name, topic.topic_id, tuple(partitions))
+        node = Set(nodes.topic_path(topic.name), nodes.encode_topic(written))
+        yield [node, *(_set_state(move, fence) for move in together)]
+
+
+def _set_state(change: PartitionChanged, fence: Fence) -> Operation:
+    return Set(
+        nodes.state_path(change.topic, change.partition),
+        nodes.encode_state(change.state, fence.epoch),
+        expected_version=change.state.partition_epoch - 1,
     )
 
 
