@@ -19,7 +19,7 @@ Promises:
         is larger than a store takes. (Deleting is two, see `cluster_tree.py`.) What is left half
         done is finished by the next controller.
     N3  If it is not known whether a write happened, the tree is read again before the next
-        decision.
+        decision, and by itself: what was written has to be told.
     N4  A lost session is announced (this broker is gone, nobody is controller) at once, whatever
         is under way; that is given up (C6). Then the broker joins again.
 
@@ -128,7 +128,12 @@ class _RolesTold:
     told: Told
 
 
-_News = _ClaimsChanged | _BrokersChanged | _LogDirsChanged | _RolesTold
+@dataclass(frozen=True, slots=True)
+class _TreeUnknown:
+    """It is not known what the tree holds."""
+
+
+_News = _ClaimsChanged | _BrokersChanged | _LogDirsChanged | _RolesTold | _TreeUnknown
 _Event = _Request | _News
 
 
@@ -226,7 +231,7 @@ class ControllerRunner:
         except SessionLost:
             _refuse(future, _away())  # `_serve_session` hears of it as well.
         except CoordinatorUnavailable as failure:
-            self._is_stale = True  # N3
+            self.mark_stale()  # N3
             _refuse(future, RequestRefused(ErrorCode.REQUEST_TIMED_OUT, str(failure)))
         except CoordinatorRefused as refusal:
             _refuse(future, self._on_write_refused(refusal))
@@ -255,7 +260,7 @@ class ControllerRunner:
         else:
             # Somebody else wrote to the tree. What they wrote counts; decide again on that.
             logger.warning("tree changed by another", extra={"node": refusal.path})
-            self._is_stale = True
+            self.mark_stale()
         return RequestRefused(ErrorCode.NOT_CONTROLLER, f"{refusal.path} was changed by another")
 
     def joined(self) -> ClusterSession:
@@ -298,8 +303,10 @@ class ControllerRunner:
         return await self.aside.run(partial(self._image.apply_all, changes), count=_count(changes))
 
     def mark_stale(self) -> None:
-        """Have the tree read again before the next decision."""
+        """Have the tree read again, soon and before the next decision."""
         self._is_stale = True
+        with suppress(asyncio.QueueFull):  # Whatever is in it does the same.
+            self._events.put_nowait(_TreeUnknown())
 
     async def delivered(self, within_s: float) -> None:
         """Return once all brokers that answer know what this one has published, or time is up."""
@@ -550,6 +557,8 @@ class ControllerRunner:
                 await self._on_log_dirs_changed(session)
             case _RolesTold(told):
                 await self._on_roles_told(session, told)
+            case _TreeUnknown():
+                pass  # Known by now: it is read before any event is handled.
             case _:
                 assert_never(event)
 

@@ -364,6 +364,18 @@ async def test_a_write_whose_answer_was_lost_is_found_before_the_next_decision()
 
 
 @in_virtual_time
+async def test_a_write_whose_answer_was_lost_is_found_although_nobody_asks_for_anything() -> None:
+    tree = FlakyTree()
+    async with running(tree) as runner:
+        await settled()
+        tree.forgetting = 1
+        (lost,) = await create(runner, "t")
+        assert lost.error is ErrorCode.REQUEST_TIMED_OUT
+        await settled()
+        assert "t" in runner.image.topics
+
+
+@in_virtual_time
 async def test_a_claim_whose_answer_was_lost_is_known_to_be_ones_own() -> None:
     tree = FlakyTree()
     async with running(tree, node_id="2") as second, running(tree, node_id="1") as first:
