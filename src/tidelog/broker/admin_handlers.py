@@ -5,10 +5,11 @@ start. Only `node.py` does so, at the first request that needs one or some time 
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from tidelog.broker.admin_requests import AdminRequests
-from tidelog.broker.dispatch import ColdHandler
+from tidelog.broker.dispatch import ColdHandler, RequestContext
 from tidelog.broker.handlers.alter_configs import AlterConfigsHandler
 from tidelog.broker.handlers.alter_partition_reassignments import (
     AlterPartitionReassignmentsHandler,
@@ -45,26 +46,30 @@ def admin_handlers(
     `delivered` returns once the brokers know of what the controller has decided.
     """
     replication = replicas.config.replication
+
+    def told(handler: object) -> ColdHandler:
+        return _Told(cast(ColdHandler, handler), delivered)
+
     handlers = {
         ApiKey.CREATE_TOPICS: CreateTopicsHandler(
             controller=requests,
             broker_config=lambda: replicas.config,
             partitions_open=delivered,
         ),
-        ApiKey.DELETE_TOPICS: DeleteTopicsHandler(controller=requests),
+        ApiKey.DELETE_TOPICS: told(DeleteTopicsHandler(controller=requests)),
         ApiKey.CREATE_PARTITIONS: CreatePartitionsHandler(
             controller=requests, partitions_open=delivered
         ),
         ApiKey.ELECT_LEADERS: ElectLeadersHandler(controller=requests, delivered=delivered),
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsHandler(
-            controller=requests
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: told(
+            AlterPartitionReassignmentsHandler(controller=requests)
         ),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsHandler(controller=requests),
         ApiKey.DESCRIBE_CONFIGS: DescribeConfigsHandler(
             partitions=partitions, broker_config=lambda: replicas.config
         ),
-        ApiKey.ALTER_CONFIGS: AlterConfigsHandler(controller=requests),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsHandler(controller=requests),
+        ApiKey.ALTER_CONFIGS: told(AlterConfigsHandler(controller=requests)),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: told(IncrementalAlterConfigsHandler(controller=requests)),
         ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(partitions=partitions),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsHandler(
             partitions=partitions,
@@ -75,3 +80,16 @@ def admin_handlers(
     }
     # Each takes its own API's message, and the dispatcher hands it no other.
     return cast(Mapping[ApiKey, ColdHandler], handlers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Answers when the brokers have been told: whoever asks another one next finds it so."""
+
+    handler: ColdHandler
+    delivered: Callable[[], Awaitable[None]]
+
+    async def handle(self, request: object, context: RequestContext) -> object:
+        response = await self.handler.handle(request, context)
+        await self.delivered()
+        return response
