@@ -34,11 +34,15 @@ SUITES = {
     "fuzz": "tests/fuzz",
     "integration": "tests/integration",
     "compatibility": "tests/compatibility",
+    "compatibility3": "tests/compatibility",
 }
+
+# The same tests on a cluster of three brokers, with three replicas of everything.
+ENVIRONMENTS = {"compatibility3": {"TIDELOG_SUBJECT": "tidelog3"}}
 
 # Suites that mostly wait for processes: a worker for each core, whole files at a time, because the
 # tests of a file may share a broker.
-PARALLEL = {"unit", "integration", "compatibility"}
+PARALLEL = {"unit", "integration", "compatibility", "compatibility3"}
 WORKERS = ["-n", "2", "--dist", "loadfile", "--maxprocesses", "2"]
 
 # A suite that takes longer hangs. All of them together have ten minutes on two cores.
@@ -112,7 +116,11 @@ def _run(suite: Suite) -> None:
             process = subprocess.Popen(
                 _command(suite),
                 cwd=ROOT,
-                env={**os.environ, PROGRESS_VARIABLE: str(progress)},
+                env={
+                    **os.environ,
+                    **ENVIRONMENTS.get(suite.name, {}),
+                    PROGRESS_VARIABLE: str(progress),
+                },
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 # A group of its own: if the suite hangs, brokers that it started go with it.

@@ -1,11 +1,13 @@
 """Fixtures: the broker under test, a real Kafka beside it, and Kafka's command line tools.
 
-Tests ask for `broker` and never for tidelog by name. `TIDELOG_SUBJECT=kafka` puts a real Kafka in
-its place, which is how a test is shown to be right about Kafka before it is used to judge tidelog.
+Tests ask for `broker` and never for tidelog by name. `TIDELOG_SUBJECT=tidelog3` puts a cluster of
+three in its place, and `TIDELOG_SUBJECT=kafka` a real Kafka, which is how a test is shown to be
+right about Kafka before it is used to judge tidelog. Tests that are about one broker's files, or
+compare one broker's answers, are marked `one_broker` and not run on three.
+
 Without Kafka's jars, tests that need them are skipped and say why.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,11 +18,13 @@ from scripts.peers import why_kafka_is_unavailable
 from tests.support.broker_process import BrokerProcess
 from tests.support.kafka_process import KafkaProcess
 from tests.support.kafka_tools import KafkaTools
+from tests.support.subject import SUBJECT
+from tests.support.three_brokers import ThreeBrokers
 
-Broker = BrokerProcess | KafkaProcess
+Broker = BrokerProcess | KafkaProcess | ThreeBrokers
 StartBroker = Callable[[Path, Mapping[str, str]], Broker]
 StartKafka = Callable[[Path, Mapping[str, str]], KafkaProcess]
-SUBJECT = os.environ.get("TIDELOG_SUBJECT", "tidelog")
+THREE_REPLICAS = {"default.replication.factor": "3"}
 
 
 @pytest.fixture(scope="module")
@@ -65,5 +69,6 @@ def kafka_jars() -> None:
 def new_broker(folder: Path, settings: Mapping[str, str]) -> Broker:
     if SUBJECT == "kafka":
         return KafkaProcess(folder, settings)
-    assert SUBJECT == "tidelog", f"TIDELOG_SUBJECT={SUBJECT}: expected tidelog or kafka"
+    if SUBJECT == "tidelog3":
+        return ThreeBrokers(folder, {**THREE_REPLICAS, **settings})
     return BrokerProcess(folder, settings)

@@ -32,6 +32,8 @@ from tests.support.kio_codec import Values
 from tests.support.message_client import MessageClient
 from tidelog.wire.api import ApiKey
 
+pytestmark = pytest.mark.one_broker
+
 SETTINGS = {"log.retention.hours": "100", "broker.rack": "r1", "num.partitions": "2"}
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)

@@ -38,6 +38,7 @@ from tests.support.confluent import (
     topic_of_twenty,
 )
 from tests.support.server_process import wait_until
+from tests.support.subject import BROKER_COUNT, replicas
 from tests.support.topics import new_topic, unused_name
 
 K = TypeVar("K")
@@ -61,10 +62,10 @@ class TestTopics:
         assert not described.is_internal
         assert len(str(described.topic_id)) == 22
         assert [partition.id for partition in described.partitions] == [0, 1, 2]
-        for partition in described.partitions:
-            assert partition.leader.id == 1
-            assert [node.id for node in partition.replicas] == [1]
-            assert [node.id for node in partition.isr] == [1]
+        for partition, expected in zip(described.partitions, replicas(3, led_by=None), strict=True):
+            assert partition.leader.id == expected[0]
+            assert [node.id for node in partition.replicas] == expected
+            assert sorted(node.id for node in partition.isr) == sorted(expected)
 
     def test_deleted_topic_is_gone(self, broker: Broker, admin: AdminClient) -> None:
         topic = new_topic(broker.bootstrap)
@@ -92,7 +93,10 @@ class TestTopics:
             (NewTopic("n" * 250, 1, 1), KafkaError.TOPIC_EXCEPTION),
             (NewTopic("..", 1, 1), KafkaError.TOPIC_EXCEPTION),
             (NewTopic("no-partitions", 0, 1), KafkaError.INVALID_PARTITIONS),
-            (NewTopic("two-replicas", 1, 2), KafkaError.INVALID_REPLICATION_FACTOR),
+            (
+                NewTopic("too-many-replicas", 1, BROKER_COUNT + 1),
+                KafkaError.INVALID_REPLICATION_FACTOR,
+            ),
             (
                 NewTopic("other-broker", 1, replica_assignment=[[7]]),
                 KafkaError.INVALID_REPLICA_ASSIGNMENT,
@@ -146,10 +150,9 @@ class TestTopics:
 
     def test_cluster_is_described(self, broker: Broker, admin: AdminClient) -> None:
         described = admin.describe_cluster().result(CLIENT_TIMEOUT_S)
-        assert [(node.id, node.host, node.port) for node in described.nodes] == [
-            (1, "127.0.0.1", broker.port)
-        ]
-        assert described.controller.id == 1
+        addresses = {f"{node.host}:{node.port}" for node in described.nodes}
+        assert addresses == set(broker.bootstrap.split(","))
+        assert described.controller.id in {node.id for node in described.nodes}
         assert described.cluster_id
 
     def test_looking_for_a_topic_does_not_create_it(
@@ -234,7 +237,10 @@ class TestConfigs:
         self, broker: Broker, admin: AdminClient
     ) -> None:
         topic = new_topic(broker.bootstrap)
-        _alter(admin, ResourceType.BROKER, "1", "log.retention.ms", "7654321")
+        # Who is asked for a topic's settings knows its own.
+        brokers = [str(1 + number) for number in range(BROKER_COUNT)]
+        for name in brokers:
+            _alter(admin, ResourceType.BROKER, name, "log.retention.ms", "7654321")
         try:
             wait_until(
                 lambda: (
@@ -246,7 +252,8 @@ class TestConfigs:
             changed = _configs(admin, ResourceType.BROKER, "1")["log.retention.ms"]
             assert _source(changed) is ConfigSource.DYNAMIC_BROKER_CONFIG
         finally:
-            _alter(admin, ResourceType.BROKER, "1", "log.retention.ms", None)
+            for name in brokers:
+                _alter(admin, ResourceType.BROKER, name, "log.retention.ms", None)
 
     @pytest.mark.parametrize(
         ("kind", "name", "setting", "value", "code"),

@@ -14,7 +14,7 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 SEGMENT_BYTES = 1_048_576
 SMALL_BATCHES: Settings = {"batch.size": 16_384, "linger.ms": 5}
 
-pytestmark = pytest.mark.usefixtures("kafka_jars")
+pytestmark = [pytest.mark.usefixtures("kafka_jars"), pytest.mark.one_broker]
 
 
 @pytest.fixture

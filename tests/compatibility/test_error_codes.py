@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compatibility.kafka_peer import SUBJECT, Broker, StartBroker
+from tests.compatibility.kafka_peer import Broker, StartBroker
 from tests.support.batches import (
     accepted_batches,
     idempotent_batch,
@@ -25,6 +25,7 @@ from tests.support.golden import kafka_produce_codes
 from tests.support.message_client import ConnectionClosed
 from tests.support.raw_client import PRODUCE_VERSION, FetchFrom, RawClient, Topic, produce_values
 from tests.support.server_process import wait_until
+from tests.support.subject import ASKED, SUBJECT
 from tests.support.topics import new_topic, stored_batches
 from tidelog.base.errors import ErrorCode
 from tidelog.records.batch import TRANSACTIONAL_FLAG, Codec, iter_headers
@@ -319,6 +320,7 @@ class TestSequences:
         starting = _idempotent(producer_id, producer_epoch=1)
         assert client.produce(topic, starting).code == ErrorCode.NONE
 
+    @pytest.mark.one_broker
     def test_repetition_is_recognised_after_a_crash(
         self, start_broker: StartBroker, tmp_path: Path
     ) -> None:
@@ -410,7 +412,9 @@ def _topic(
     *,
     partition_count: int = 1,
 ) -> Topic:
-    return client.topic(new_topic(broker.bootstrap, partition_count=partition_count, config=config))
+    return client.topic(
+        new_topic(broker.bootstrap, led_by=ASKED, partition_count=partition_count, config=config)
+    )
 
 
 def _now_ms() -> int:

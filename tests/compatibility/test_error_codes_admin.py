@@ -14,6 +14,7 @@ from tests.support.batches import plain_batch
 from tests.support.clients import FIRST_TIMESTAMP_MS
 from tests.support.kio_codec import Values, milliseconds
 from tests.support.raw_client import RawClient, Topic
+from tests.support.subject import ASKED, BROKER_COUNT, replicas
 from tests.support.topics import new_topic, unused_name
 from tidelog.base.errors import ErrorCode
 from tidelog.wire.api import ApiKey
@@ -33,7 +34,7 @@ def client(broker: Broker) -> Iterator[RawClient]:
 @pytest.fixture
 def topic(broker: Broker, client: RawClient) -> Topic:
     """Two partitions, three records in the first."""
-    made = client.topic(new_topic(broker.bootstrap, partition_count=2))
+    made = client.topic(new_topic(broker.bootstrap, led_by=ASKED, partition_count=2))
     client.produce(made, plain_batch(timestamp_ms=FIRST_TIMESTAMP_MS))
     return made
 
@@ -48,7 +49,7 @@ class TestCreateTopics:
             (-2, 1, [], ErrorCode.INVALID_PARTITIONS),
             (1, 0, [], ErrorCode.INVALID_REPLICATION_FACTOR),
             (1, -2, [], ErrorCode.INVALID_REPLICATION_FACTOR),
-            (1, 2, [], ErrorCode.INVALID_REPLICATION_FACTOR),
+            (1, BROKER_COUNT + 1, [], ErrorCode.INVALID_REPLICATION_FACTOR),
             (-1, -1, [(0, [1])], ErrorCode.NONE),
             (-1, -1, [(1, [1]), (0, [1])], ErrorCode.NONE),
             (1, -1, [(0, [1])], ErrorCode.INVALID_REQUEST),
@@ -185,7 +186,7 @@ class TestCreatePartitions:
             (3, [[1, 1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
             (3, [[]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
             (4, [[1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-            (3, [[1]], ErrorCode.NONE),
+            (3, replicas(1, led_by=ASKED), ErrorCode.NONE),
         ],
     )
     def test_growth_must_be_possible(
@@ -352,7 +353,9 @@ class TestDeleteRecords:
     def test_topic_that_is_only_compacted_keeps_its_records(
         self, broker: Broker, client: RawClient, policy: str, code: ErrorCode
     ) -> None:
-        topic = client.topic(new_topic(broker.bootstrap, config={"cleanup.policy": policy}))
+        topic = client.topic(
+            new_topic(broker.bootstrap, led_by=ASKED, config={"cleanup.policy": policy})
+        )
         assert _delete_records(client, topic.name, 0, 0)[0] == code
 
 
@@ -392,7 +395,7 @@ class TestCluster:
     @pytest.mark.parametrize(
         ("endpoint_type", "code", "broker_count"),
         [
-            (BROKER_ENDPOINTS, ErrorCode.NONE, 1),
+            (BROKER_ENDPOINTS, ErrorCode.NONE, BROKER_COUNT),
             (CONTROLLER_ENDPOINTS, ErrorCode.MISMATCHED_ENDPOINT_TYPE, 0),
             (0, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, 0),
             (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, 0),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compatibility.kafka_peer import SUBJECT, Broker, StartBroker
+from tests.compatibility.kafka_peer import Broker, StartBroker
 from tests.support.batches import plain_batch
 from tests.support.clients import FIRST_TIMESTAMP_MS, delete_records
 from tests.support.raw_client import (
@@ -24,6 +24,7 @@ from tests.support.raw_client import (
     Topic,
 )
 from tests.support.server_process import wait_until
+from tests.support.subject import ASKED, SUBJECT
 from tests.support.topics import new_topic, unused_name
 from tidelog.base.errors import ErrorCode
 from tidelog.records.batch import iter_headers
@@ -49,7 +50,7 @@ def client(broker: Broker) -> Iterator[RawClient]:
 @pytest.fixture
 def topic(broker: Broker, client: RawClient) -> Topic:
     """Two partitions; in the first four batches of three records, a second apart."""
-    made = client.topic(new_topic(broker.bootstrap, partition_count=2))
+    made = client.topic(new_topic(broker.bootstrap, led_by=ASKED, partition_count=2))
     for n in range(4):
         _append(client, made, timestamp_ms=FIRST_TIMESTAMP_MS + 1_000 * n)
     return made
@@ -118,11 +119,12 @@ class TestFetch:
         code, _, _ = _epoch_end(client, topic.name, current=-2, asked=0)
         assert code == ErrorCode.FENCED_LEADER_EPOCH
 
+    @pytest.mark.one_broker
     def test_epoch_of_the_past_is_fenced(self, start_broker: StartBroker, tmp_path: Path) -> None:
         """R7: whoever speaks of an earlier leader is told, whatever it asks."""
         broker = start_broker(tmp_path, {})
         with RawClient(broker.port) as client:
-            topic = client.topic(new_topic(broker.bootstrap))
+            topic = client.topic(new_topic(broker.bootstrap, led_by=ASKED))
             _append(client, topic)
         broker.restart()
         with RawClient(broker.port) as client:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compatibility.kafka_peer import SUBJECT, Broker, StartBroker, StartKafka
+from tests.compatibility.kafka_peer import Broker, StartBroker, StartKafka
 from tests.support.clients import (
     FIRST_TIMESTAMP_MS,
     Settings,
@@ -40,6 +40,9 @@ from tests.support.dump_log_segments import dump_folder
 from tests.support.kafka_process import KafkaProcess
 from tests.support.kafka_tools import KafkaTools
 from tests.support.server_process import ServerFailed
+from tests.support.subject import SUBJECT
+
+pytestmark = pytest.mark.one_broker
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 TOPIC_CONFIG = {"segment.bytes": "1048576", "retention.ms": "-1"}

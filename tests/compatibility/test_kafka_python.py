@@ -33,6 +33,7 @@ from kafka.protocol.consumer import OffsetSpec
 from tests.compatibility.kafka_peer import Broker, new_broker
 from tests.support.clients import FIRST_TIMESTAMP_MS, NewRecord, numbered_records
 from tests.support.server_process import wait_until
+from tests.support.subject import ASKED, BROKER_COUNT
 from tests.support.topics import new_topic, stored_batches, unused_name, value_filling
 from tidelog.records.batch import Codec
 
@@ -302,19 +303,24 @@ class TestFetchSessions:
 class TestTopics:
     def test_created_topic_is_described(self, admin: KafkaAdminClient) -> None:
         topic = unused_name()
-        options = {"num_partitions": 3, "replication_factor": 1, "configs": {"flush.ms": "9000"}}
+        options = {
+            "num_partitions": 3,
+            "replication_factor": BROKER_COUNT,
+            "configs": {"flush.ms": "9000"},
+        }
         created = admin.create_topics({topic: options}, wait_for_metadata=True)["topics"][0]
-        assert (created["num_partitions"], created["replication_factor"]) == (3, 1)
+        assert (created["num_partitions"], created["replication_factor"]) == (3, BROKER_COUNT)
         assert created["configs"]["flush.ms"]["value"] == "9000"
         (described,) = admin.describe_topics([topic])
         assert described["topic_id"] == created["topic_id"]
         assert sorted(part["partition_index"] for part in described["partitions"]) == [0, 1, 2]
-        assert all(part["leader_id"] == 1 for part in described["partitions"])
+        leaders = {part["leader_id"] for part in described["partitions"]}
+        assert leaders == set(range(1, BROKER_COUNT + 1))
 
     def test_defaults_are_the_brokers(self, admin: KafkaAdminClient) -> None:
         topic = unused_name()
         created = admin.create_topics([topic], wait_for_metadata=True)["topics"][0]
-        assert (created["num_partitions"], created["replication_factor"]) == (1, 1)
+        assert (created["num_partitions"], created["replication_factor"]) == (1, BROKER_COUNT)
 
     def test_topic_is_described_by_its_id(self, broker: Broker, admin: KafkaAdminClient) -> None:
         topic = new_topic(broker.bootstrap)
@@ -353,7 +359,11 @@ class TestTopics:
         [
             ("bad/name", {}, InvalidTopicError),
             ("no-partitions", {"num_partitions": 0}, InvalidPartitionsError),
-            ("two-replicas", {"replication_factor": 2}, InvalidReplicationFactorError),
+            (
+                "too-many-replicas",
+                {"replication_factor": BROKER_COUNT + 1},
+                InvalidReplicationFactorError,
+            ),
             ("bad-value", {"configs": {"retention.ms": "soon"}}, InvalidConfigurationError),
         ],
     )
@@ -389,15 +399,14 @@ class TestTopics:
 
     def test_cluster_is_described(self, broker: Broker, admin: KafkaAdminClient) -> None:
         described = admin.describe_cluster()
-        assert [
-            (node["broker_id"], node["host"], node["port"]) for node in described["brokers"]
-        ] == [(1, "127.0.0.1", broker.port)]
-        assert described["controller_id"] == 1
+        addresses = {f"{node['host']}:{node['port']}" for node in described["brokers"]}
+        assert addresses == set(broker.bootstrap.split(","))
+        assert described["controller_id"] in {node["broker_id"] for node in described["brokers"]}
         assert described["cluster_id"]
 
     def test_log_directories_are_described(self, broker: Broker, admin: KafkaAdminClient) -> None:
         topic = _partition_of_twenty(broker).topic
-        (answer,) = admin.describe_log_dirs({topic: [0]})
+        (answer,) = admin.describe_log_dirs({topic: [0]}, brokers=[ASKED])
         (log_dir,) = answer["log_dirs"]
         assert log_dir["error_code"] == 0
         assert log_dir["log_dir"] == str(broker.data_folder)

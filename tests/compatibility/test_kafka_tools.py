@@ -11,6 +11,7 @@ from tests.compatibility.kafka_peer import Broker
 from tests.support.clients import FIRST_TIMESTAMP_MS, NewRecord, create_topic, send
 from tests.support.kafka_tools import KafkaTools
 from tests.support.server_process import wait_until
+from tests.support.subject import ASKED, BROKER_COUNT
 
 TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
 CONFIG_COMMAND = "kafka.admin.ConfigCommand"
@@ -36,17 +37,21 @@ class TestTopicCommand:
     def test_created_topic_is_described_as_asked_for(self, tools: KafkaTools) -> None:
         tools.topics(
             *("--create", "--topic", "described", "--partitions", "3"),
-            *("--replication-factor", "1", "--config", "retention.ms=100000"),
+            *("--replication-factor", str(BROKER_COUNT), "--config", "retention.ms=100000"),
         )
         summary, *partitions = tools.topics("--describe", "--topic", "described").splitlines()
         assert re.search(r"TopicId: [A-Za-z0-9_-]{22}\t", summary)
         assert "PartitionCount: 3" in summary
-        assert "ReplicationFactor: 1" in summary
+        assert f"ReplicationFactor: {BROKER_COUNT}" in summary
         assert "retention.ms=100000" in summary
-        assert [_fields(line) for line in partitions] == [
-            {"Topic": "described", "Partition": str(n), "Leader": "1", "Replicas": "1", "Isr": "1"}
-            for n in range(3)
-        ]
+        assert len(partitions) == 3
+        for number, line in enumerate(partitions):
+            described = _fields(line)
+            assert (described["Topic"], described["Partition"]) == ("described", str(number))
+            replicas = described["Replicas"].split(",")
+            assert sorted(replicas) == [str(1 + n) for n in range(BROKER_COUNT)]
+            assert described["Leader"] == replicas[0]
+            assert sorted(described["Isr"].split(",")) == sorted(replicas)
 
     def test_list_names_every_topic(self, tools: KafkaTools) -> None:
         for name in ("listed-1", "listed-2"):
@@ -66,7 +71,7 @@ class TestTopicCommand:
     @pytest.mark.parametrize(
         ("arguments", "named"),
         [
-            (("--replication-factor", "2"), "replication factor"),
+            (("--replication-factor", str(BROKER_COUNT + 1)), "replication factor"),
             (("--config", "retention.ms=soon"), "retention.ms"),
             (("--config", "no.such.setting=1"), "no.such.setting"),
             (("--replica-assignment", "7"), "broker 7"),
@@ -316,7 +321,7 @@ class TestLogDirsCommand:
     def test_sizes_are_those_of_the_files(self, tools: KafkaTools, broker: Broker) -> None:
         _create(tools, "sized", partition_count=2)
         _produce(tools, "sized", 1_000)
-        (log_dir,) = _log_dirs(tools, "--topic-list", "sized")
+        (log_dir,) = _log_dirs(tools, "--topic-list", "sized", "--broker-list", str(ASKED))
         assert log_dir["logDir"] == str(broker.data_folder)
         assert log_dir["error"] is None
         assert {entry["partition"]: entry["size"] for entry in log_dir["partitions"]} == {

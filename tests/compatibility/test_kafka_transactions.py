@@ -6,10 +6,13 @@ Kafka is killed, so that its logs have to be recovered, and its transaction inde
 import shutil
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.compatibility.kafka_peer import StartBroker, StartKafka
 from tests.support.clients import CLIENT_TIMEOUT_S, create_topic
+
+pytestmark = pytest.mark.one_broker
 
 TOPIC = "transactions"
 # Kafka's smallest segment takes four of these, so that transactions span segments.

@@ -17,6 +17,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.support.subject import BROKER_COUNT, replicas
+
 CLIENT_TIMEOUT_S = 30.0
 CONSUME_BATCH = 1_000
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
@@ -69,10 +71,21 @@ def _twice(digits: str, size_bytes: int) -> bytes:
 
 
 def create_topic(
-    bootstrap: str, topic: str, *, partition_count: int, config: Mapping[str, str]
+    bootstrap: str,
+    topic: str,
+    *,
+    partition_count: int,
+    config: Mapping[str, str],
+    led_by: int | None = None,
 ) -> None:
+    """On every broker of the subject, led by one of them or by each in turn: broker 1 is first."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    new_topic = NewTopic(topic, partition_count, 1, config=dict(config))
+    assigned = replicas(partition_count, led_by=led_by)
+    new_topic = (
+        NewTopic(topic, partition_count, 1, config=dict(config))
+        if BROKER_COUNT == 1
+        else NewTopic(topic, partition_count, replica_assignment=assigned, config=dict(config))
+    )
     admin.create_topics([new_topic])[topic].result(CLIENT_TIMEOUT_S)
 
 

@@ -62,6 +62,12 @@ class KafkaTools:
     def log_dirs(self, *arguments: str) -> str:
         return self._run("org.apache.kafka.tools.LogDirsCommand", *arguments)
 
+    def leader_election(self, *arguments: str) -> str:
+        return self._run("org.apache.kafka.tools.LeaderElectionCommand", *arguments)
+
+    def reassign_partitions(self, *arguments: str) -> str:
+        return self._run("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", *arguments)
+
     def api_versions(self, *arguments: str) -> str:
         return self._run("org.apache.kafka.tools.BrokerApiVersionsCommand", *arguments)
 

@@ -23,6 +23,7 @@ PRODUCE_VERSION = 13
 FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 10
 METADATA_VERSION = 13
+ACKS_ALL = -1
 
 _FIRST_FETCH_WITH_TOPIC_IDS = 13
 _INIT_PRODUCER_ID_VERSION = 5
@@ -136,7 +137,7 @@ class RawClient(MessageClient):
         records: bytes | bytearray | None,
         *,
         partition: int = 0,
-        acks: int = 1,
+        acks: int = ACKS_ALL,
         transactional_id: str | None = None,
         version: int = PRODUCE_VERSION,
     ) -> Produced:
@@ -247,7 +248,7 @@ class RawClient(MessageClient):
 def produce_values(
     batches: Mapping[Topic, Mapping[int, bytes | bytearray | None]],
     *,
-    acks: int = 1,
+    acks: int = ACKS_ALL,
     transactional_id: str | None = None,
 ) -> Values:
     return {

@@ -4,13 +4,15 @@ Brokers have the ids 1, 2 and 3, unless a test has others in mind. Each may be s
 started again by itself; what a test wants to know of the cluster it asks the brokers that run.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._metadata import PartitionMetadata
+from confluent_kafka.cimpl import NewTopic
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.server_process import wait_until
@@ -18,6 +20,13 @@ from tests.support.server_process import wait_until
 BROKER_IDS = (1, 2, 3)
 METADATA_TIMEOUT_S = 5.0
 WAIT_TIMEOUT_S = 60.0
+
+
+@pytest.fixture(scope="session")
+def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator["ThreeBrokers"]:
+    """One cluster for all tests that leave it as they found it; each uses topics of its own."""
+    with ThreeBrokers(tmp_path_factory.mktemp("three"), {}) as running:
+        yield running
 
 
 class ThreeBrokers:
@@ -56,6 +65,16 @@ class ThreeBrokers:
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     @property
+    def port(self) -> int:
+        """Of one of them."""
+        return self.brokers[1].port
+
+    @property
+    def data_folder(self) -> Path:
+        """Of the same one."""
+        return self.brokers[1].data_folder
+
+    @property
     def is_running(self) -> bool:
         return any(broker.is_running for broker in self.brokers.values())
 
@@ -77,12 +96,22 @@ class ThreeBrokers:
         for broker in self.brokers.values():
             broker.kill()
 
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
     # -- what the cluster says -------------------------------------------------------------------
 
     def admin(self) -> AdminClient:
         """A new client every time: an old one remembers brokers that are gone."""
         running = [one.bootstrap for one in self.brokers.values() if one.is_running]
         return AdminClient({"bootstrap.servers": ",".join(running), "log_level": 0})
+
+    def create(self, topic: str, *replicas: Sequence[int]) -> None:
+        """A topic whose partitions have these replicas."""
+        new = NewTopic(topic, len(replicas), replica_assignment=[list(one) for one in replicas])
+        admin = self.admin()  # Its futures die with it.
+        admin.create_topics([new])[topic].result(WAIT_TIMEOUT_S)
 
     def controller_id(self) -> int:
         """Who is controller; waits until somebody is."""

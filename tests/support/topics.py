@@ -17,10 +17,17 @@ def unused_name() -> str:
 
 
 def new_topic(
-    bootstrap: str, *, partition_count: int = 1, config: Mapping[str, str] | None = None
+    bootstrap: str,
+    *,
+    partition_count: int = 1,
+    config: Mapping[str, str] | None = None,
+    led_by: int | None = None,
 ) -> str:
+    """`led_by`: who leads all of it; each broker in turn if it is None."""
     topic = unused_name()
-    create_topic(bootstrap, topic, partition_count=partition_count, config=config or {})
+    create_topic(
+        bootstrap, topic, partition_count=partition_count, config=config or {}, led_by=led_by
+    )
     return topic
 
 
