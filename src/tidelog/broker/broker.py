@@ -170,10 +170,12 @@ class Broker:
             tasks.create_task(balance_leaders(self.requests, self.config.replication)),
             tasks.create_task(_warm_up(dispatcher)),
         ]
-        await self._admitted()
+        vouching = tasks.create_task(self._vouch(log_dirs))
+        jobs.append(vouching)
+        admitted, _ = await asyncio.wait({vouching}, timeout=ADMISSION_WAIT_MAX_S)
+        if not admitted:
+            logger.warning("no controller has answered yet")
         await replicas.settled()
-        for log_dir in log_dirs:
-            await log_dir.write_boot_id(self._ports.boot_id)
         departures.joined()
         on_ready(endpoints)
         await stopping.wait()  # Ended by a signal.
@@ -240,26 +242,20 @@ class Broker:
             now_ms=self._ports.clock.now_ms(),
         )
 
-    async def _admitted(self) -> None:
-        """Return when the controller has said something to this registration, or time is up.
-
-        It has stored by then what follows from how this broker stopped before.
-        """
+    async def _vouch(self, log_dirs: Sequence[LogDirRunner]) -> None:
+        """Note that nothing is lost, once the controller has heard of what was (R13)."""
         controller = self.controller
         admitted = asyncio.Event()
 
         def look(*_news: object) -> None:
-            me = controller.image.brokers.get(self.config.broker_id)
-            if me is not None and me.broker_epoch == controller.broker_epoch:
+            if controller.is_admitted:
                 admitted.set()
 
         controller.subscribe(look)
         look()
-        try:
-            async with asyncio.timeout(ADMISSION_WAIT_MAX_S):
-                await admitted.wait()
-        except TimeoutError:
-            logger.warning("no controller has answered yet")
+        await admitted.wait()  # Ended by the controller.
+        for log_dir in log_dirs:
+            await log_dir.write_boot_id(self._ports.boot_id)
 
     async def _shut_down_controlled(self) -> None:
         """Have the controller move every leadership away that somebody else can take (C5).

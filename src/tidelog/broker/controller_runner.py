@@ -158,6 +158,7 @@ class ControllerRunner:
         self._image = EMPTY_IMAGE
         self._claim = NO_CLAIM
         self._me: BrokerImage | None = None
+        self._registered_epoch = NOT_REGISTERED
         self._subscribers: list[ImageCallback] = []
         self._events: asyncio.Queue[_Event] = asyncio.Queue(EVENTS_WAITING_MAX)
         self._session: ClusterSession | None = None
@@ -200,6 +201,15 @@ class ControllerRunner:
         Also while it has no session: then it is nothing (N4).
         """
         return self._session is None or self._session.coordinator.is_reliable(for_ms)
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether the controller has taken note of this broker's last registration.
+
+        It has stored by then what follows from how this broker had stopped (R13).
+        """
+        me = self._image.brokers.get(self._broker_id)
+        return me is not None and me.broker_epoch == self._registered_epoch
 
     def subscribe(self, callback: ImageCallback) -> None:
         """Call back on the loop with every new image and the changes that led to it."""
@@ -368,8 +378,7 @@ class ControllerRunner:
             registration_timeout_ms=self._config.coordination.registration_timeout_ms,
             now_ms=self._clock.now_ms,
         )
-        # What comes next is a registration of the same process, whose disks lost nothing.
-        self._me = replace(self._me, stop=LastStop.CLEAN)
+        self._registered_epoch = session.broker_epoch
         await self._stand_for_election(session)
 
     async def run(self) -> None:
@@ -512,6 +521,8 @@ class ControllerRunner:
         return [
             (coordinator.watch(nodes.CONTROLLER), _ClaimsChanged()),
             (coordinator.watch_children(nodes.BROKER_IDS), _BrokersChanged()),
+            # Who goes and comes back before anybody looks leaves the same names behind.
+            (coordinator.watch(nodes.BROKER_GENERATION), _BrokersChanged()),
             (coordinator.watch_children(nodes.LOG_DIR_EVENTS), _LogDirsChanged()),
         ]
 
@@ -660,6 +671,9 @@ class ControllerRunner:
         if not changes:
             return
         before, self._image = self._image, image
+        if self.is_admitted and self._me is not None:
+            # What comes next is a registration of the same process, whose disks lost nothing.
+            self._me = replace(self._me, stop=LastStop.CLEAN)
         if any(isinstance(change, BrokerConfigChanged) for change in changes):
             self._config = self._config.with_dynamic(
                 cluster_wide=image.broker_config(None),

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from random import Random
 
 from tidelog.broker.broker import Broker, BrokerPorts
+from tidelog.broker.cluster_session import NOT_REGISTERED
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.config.broker import BrokerConfig
 from tidelog.sim.clock import SimulatedClock
@@ -51,7 +52,6 @@ class SimulatedBroker:
         self.boot_count = 1
         self.life = 0
         """How often it was started."""
-        self.has_lost_power_since_ready = False
         self._world = world
         self._network = network
         self._coordination = coordination
@@ -75,6 +75,15 @@ class SimulatedBroker:
     def is_paused(self) -> bool:
         return self.process is not None and self.process.state is ProcessState.PAUSED
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether it has a place in the cluster, as far as it knows."""
+        return (
+            self.is_running
+            and self.broker is not None
+            and self.broker.controller.broker_epoch != NOT_REGISTERED
+        )
+
     def runner(self, topic: str, partition: int) -> PartitionRunner | None:
         """The replica in a running process."""
         if not self.is_running or self.broker is None:
@@ -85,6 +94,8 @@ class SimulatedBroker:
 
     def start(self) -> None:
         assert not self.is_running
+        if not self._network.host(self.host).is_on:
+            self._network.power_on(self.host)
         self.life += 1
         self.is_ready = False
         self.process = self._world.spawn(self.host, self._main)
@@ -97,12 +108,12 @@ class SimulatedBroker:
         self._stopping = None
 
     def power_cut(self, random: Random) -> None:
-        """The machine stops: what was not flushed may be gone, in part or as a whole."""
+        """The machine stops without a word: what was not flushed may be gone, in part or whole."""
+        self._network.power_off(self.host)
         if self.is_running:
             self.kill()
         self.disk.power_cut(random)
         self.boot_count += 1
-        self.has_lost_power_since_ready = True
 
     def stop(self) -> None:
         """Ask it to stop cleanly; it ends when it has."""
@@ -131,7 +142,6 @@ class SimulatedBroker:
 
         def ready(_endpoints: object) -> None:
             self.is_ready = True
-            self.has_lost_power_since_ready = False
 
         async with asyncio.TaskGroup() as tasks:
             await broker.run(tasks, stopping=stopping, on_ready=ready)

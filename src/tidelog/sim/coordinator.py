@@ -53,7 +53,8 @@ class SimulatedCoordinatorService:
         session_timeout_ms: int,
         notices_death: bool,
     ) -> None:
-        """`notices_death`: a session ends at once with its process, as on the embedded store."""
+        """`notices_death`: a session ends at once with its process, as on the embedded store;
+        not so if the whole machine goes."""
         self.tree = MemoryTree()
         self.agenda = world.agenda
         self.session_timeout_s = session_timeout_ms / 1_000
@@ -76,7 +77,7 @@ class SimulatedCoordinatorService:
         client = SimulatedCoordinator(self, process, host)
         await client.join()
         if self._notices_death:
-            process.at_end(lambda: self._on_death(client.session_id))
+            process.at_end(lambda: self._on_death(client.session_id, host))
         return client
 
     # -- faults ----------------------------------------------------------------------------------
@@ -219,7 +220,9 @@ class SimulatedCoordinatorService:
         fields = {"session": session.session_id, "host": session.connection.host}
         self._trace.note(self._host, phrase, fields)
 
-    def _on_death(self, session_id: int) -> None:
+    def _on_death(self, session_id: int, host: str) -> None:
+        if not self._network.host(host).is_on:
+            return
         after_s = self.link_from(self._host).latency_s()
         self.agenda.call_later(after_s, self._end_with_process, session_id)
 
