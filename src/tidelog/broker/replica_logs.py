@@ -119,5 +119,7 @@ def open_replica(
         log,
         EpochHistory(EpochStart(*entry) for entry in opened.leader_epochs),
         producers,
-        log_dir.high_watermark(wanted.topic_partition),
+        # A power cut may have taken the end of the log and left the checkpoint. What comes in its
+        # place is not committed because of what was there before.
+        min(log_dir.high_watermark(wanted.topic_partition), log.log_end_offset),
     )
