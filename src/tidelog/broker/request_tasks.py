@@ -59,7 +59,9 @@ class RequestTasks:
         self, connection: Connection, api_key: int, work: Coroutine[None, None, None]
     ) -> None:
         """Do `work`, which answers a request of `connection`."""
-        self._tasks.create_task(_at_the_cost_of(connection, api_key, work))
+        task = self._tasks.create_task(_at_the_cost_of(connection, api_key, work))
+        # It never begins if the broker fails in this very turn, and nobody else has it.
+        task.add_done_callback(lambda _: work.close())
 
     def answer(
         self,
