@@ -18,6 +18,7 @@ from tidelog.broker.broker import Broker
 from tidelog.broker.cluster_tree import ClusterTree, Fence
 from tidelog.broker.control_requests import ControlRequests
 from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.broker.fetch_reader import FetchReader
 from tidelog.broker.follower_runner import FollowerRunner, Position
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.coordination.port import Set
@@ -122,12 +123,19 @@ def forget_to_fence_an_old_controller() -> Iterator[None]:
 def serve_consumers_above_the_high_watermark() -> Iterator[None]:
     """Consumers read what is not committed."""
     offsets = fetch_reader._offsets
+    look = FetchReader.look
 
     def all_there_is(runner: PartitionRunner) -> Any:
         end_offset = runner.leading.log_end_offset
         return offsets(runner)._replace(high_watermark=end_offset, last_stable_offset=end_offset)
 
-    with patch.object(fetch_reader, "_offsets", all_there_is):
+    def look_further(self: FetchReader, interest: Any, request: Any, read: Any) -> Any:
+        if request.replica_id >= 0:
+            return look(self, interest, request, read)
+        with patch.object(fetch_reader, "_offsets", all_there_is):
+            return look(self, interest, request, read)
+
+    with patch.object(FetchReader, "look", look_further):
         yield
 
 
@@ -206,7 +214,8 @@ def lead_on_in_the_old_epoch() -> Iterator[None]:
     after = NextState.after
 
     def in_the_old_epoch(self: NextState, before: Any) -> Any:
-        return after(dataclasses.replace(self, begins=False), before)
+        state = after(self, before)
+        return state and dataclasses.replace(state, leader_epoch=before.leader_epoch)
 
     with patch.object(NextState, "after", in_the_old_epoch):
         yield

@@ -5,18 +5,20 @@ changed, and remember what they need themselves. `Observation` finds out what ha
 turn of a broker, only that broker's replicas can have.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from tidelog.base.ids import Offset
 from tidelog.broker.partition_runner import PartitionRunner
+from tidelog.coordination.port import Node
 from tidelog.core.controller import nodes
 from tidelog.records.batch import BatchHeader
 from tidelog.sim.brokers import SimulatedBroker
 from tidelog.sim.coordinator import SimulatedCoordinatorService
+from tidelog.sim.excuses import Excuses
 from tidelog.sim.ledger import Ledger
 from tidelog.sim.process import Process
+from tidelog.sim.stored_state import StoredState
 from tidelog.sim.world import World
 
 
@@ -35,22 +37,6 @@ class Sight(NamedTuple):
     high_watermark: int
     log_end_offset: int
     isr_version: int
-
-
-class StoredState(NamedTuple):
-    """A partition's state as the coordinator has it."""
-
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    version: int
-
-
-@dataclass(slots=True)
-class Excuses:
-    """Partitions that may have lost what was acknowledged: no member of the isr was left whole."""
-
-    partitions: set[int] = field(default_factory=set)
 
 
 class Checker(Protocol):
@@ -77,54 +63,86 @@ class Cluster:
         *,
         topic: str,
         partition_count: int,
+        allow_unclean: bool,
     ) -> None:
+        """`allow_unclean`: who is elected may lack what was acknowledged (R9)."""
         self.world = world
         self.brokers = brokers
         self.ledger = ledger
         self.topic = topic
         self.partition_count = partition_count
-        self.excuses = Excuses()
+        self.excuses = Excuses(
+            brokers, partition_count=partition_count, allow_unclean=allow_unclean
+        )
         self.committed_ends = [0] * partition_count
         """Up to where each partition has been committed, as far as was seen."""
-        self._seen_versions = [-1] * partition_count
+        self.high_watermarks = [0] * partition_count
+        """The highest of any replica of each partition, at any time."""
         self.last_end_offsets: dict[tuple[int, int], int] = {}
         """By broker and partition: where a log ended when last seen; killing does not change it."""
-        self._tree = coordination.tree
+        self.tree = coordination.tree
+        self._topic_path = nodes.topic_path(topic)
         self._state_paths = [nodes.state_path(topic, number) for number in range(partition_count)]
+        self._states: list[StoredState | None] = [None] * partition_count
+        self._decoded: list[tuple[Node | None, Node | None]] = [(None, None)] * partition_count
 
     def state(self, partition: int) -> StoredState | None:
         """What the coordinator has of a partition."""
-        topic = self._tree.get(nodes.topic_path(self.topic))
-        node = self._tree.get(nodes.state_path(self.topic, partition))
+        topic = self.tree.get(self._topic_path)
+        node = self.tree.get(self._state_paths[partition])
+        decoded = self._decoded[partition]
+        if decoded[0] is not topic or decoded[1] is not node:
+            self._decoded[partition] = (topic, node)
+            self._states[partition] = state = self._decode(partition, topic, node)
+            self.excuses.on_state(partition, state)
+        return self._states[partition]
+
+    def _decode(self, partition: int, topic: Node | None, node: Node | None) -> StoredState | None:
         if topic is None or node is None:
             return None
         assignment = nodes.decode_topic(self.topic, topic.value)
         state = nodes.decode_state(
             self.topic, partition, assignment, node.value, version=node.version
         )
-        return StoredState(state.leader, state.leader_epoch, state.isr, state.partition_epoch)
+        return StoredState(
+            state.leader,
+            state.leader_epoch,
+            state.replicas,
+            state.isr,
+            bool(state.adding_replicas or state.removing_replicas),
+            state.partition_epoch,
+        )
 
-    def look_for_excuses(self) -> None:
-        """Note partitions of whose isr no member is whole: nothing could save what is lost."""
-        for partition, end_offset in enumerate(self.committed_ends):
-            state = self.state(partition)
-            if state is not None and not any(
-                self._is_whole(member, partition, end_offset) for member in state.isr
-            ):
-                self.excuses.partitions.add(partition)
+    def half_done(self) -> str | None:
+        """What about any topic is not as it is meant to be; None if all is."""
+        deleting = self.tree.children(nodes.DELETE_TOPICS)
+        if deleting:
+            return f"{deleting} are being deleted"
+        for name in self.tree.children(nodes.TOPICS):
+            topic = self.tree.get(nodes.topic_path(name))
+            assert topic is not None
+            assignment = nodes.decode_topic(name, topic.value)
+            for partition, replicas in enumerate(assignment.replicas):
+                node = self.tree.get(nodes.state_path(name, partition))
+                if node is None:
+                    return f"{name}-{partition} has no state"
+                state = nodes.decode_state(
+                    name, partition, assignment, node.value, version=node.version
+                )
+                if state.leader not in self.brokers or set(state.isr) != set(replicas):
+                    return f"{name}-{partition} is {state}"
+        return None
 
-    def look_for_excuses_if_changed(self) -> None:
-        versions = [
-            -1 if node is None else node.version for node in map(self._tree.get, self._state_paths)
-        ]
-        if versions != self._seen_versions:
-            self._seen_versions = versions
-            self.look_for_excuses()
+    def look_at_states(self) -> None:
+        for partition in range(self.partition_count):
+            self.state(partition)
 
-    def _is_whole(self, member: int, partition: int, end_offset: int) -> bool:
-        if self.brokers[member].has_lost_power_since_ready:
-            return False
-        return self.last_end_offsets.get((member, partition), 0) >= end_offset
+    def is_excused(self, partition: int) -> bool:
+        return partition in self.excuses.partitions
+
+    def on_power_cut(self, broker_id: int) -> None:
+        """To be told at once."""
+        self.excuses.on_power_cut(broker_id, self.state)
 
     def controller(self) -> SimulatedBroker | None:
         """The broker whose claim the coordinator holds, if its process knows."""
@@ -144,26 +162,43 @@ class Observation:
         self._cluster = cluster
         self._checkers = checkers
         self._last: dict[tuple[int, int], Sight] = {}
+        self._registered: dict[int, bool] = {}
         cluster.world.observe(self._on_turn)
 
     def _on_turn(self, process: Process) -> None:
-        self._cluster.look_for_excuses_if_changed()
+        self._cluster.look_at_states()
         for broker in self._cluster.brokers.values():
             if broker.process is process:
+                self._look_at_registration(broker)
                 self._look(broker)
                 return
 
+    def _look_at_registration(self, broker: SimulatedBroker) -> None:
+        is_registered = broker.is_registered
+        if is_registered != self._registered.get(broker.broker_id):
+            self._registered[broker.broker_id] = is_registered
+            self._cluster.excuses.on_registered(self._cluster.state)
+
     def _look(self, broker: SimulatedBroker) -> None:
         cluster = self._cluster
+        if broker.broker is None:
+            return
         for partition in range(cluster.partition_count):
-            runner = broker.runner(cluster.topic, partition)
-            if runner is None or runner.is_offline:
+            # Of a process that died in this turn as well: it may have answered somebody before.
+            runner = broker.broker.partitions.find(cluster.topic, partition)
+            if runner is None:
+                continue
+            known = cluster.high_watermarks[partition]
+            cluster.high_watermarks[partition] = max(known, runner.high_watermark)
+            if runner.is_offline or not broker.is_running:
                 continue
             sight = see(broker, partition, runner)
             key = (broker.broker_id, partition)
             if self._last.get(key) != sight:
                 self._last[key] = sight
                 cluster.last_end_offsets[key] = sight.log_end_offset
+                if sight.leader_epoch >= 0:
+                    cluster.excuses.on_role(*key)
                 with broker.disk.looked_at():
                     for checker in self._checkers:
                         checker.on_sight(sight, runner)
@@ -191,6 +226,3 @@ def headers(runner: PartitionRunner, start_offset: int, end_offset: int) -> Iter
         if header.end_offset > end_offset:
             return
         yield header
-
-
-Look = Callable[[], bool]

@@ -18,16 +18,22 @@ from tidelog.sim.brokers import PORT, SimulatedBroker
 from tidelog.sim.checkers.committed import CommittedChecker
 from tidelog.sim.checkers.high_watermark import HighWatermarkChecker
 from tidelog.sim.checkers.isr_holds_committed import IsrHoldsCommittedChecker
+from tidelog.sim.checkers.leader_completeness import LeaderCompletenessChecker
 from tidelog.sim.checkers.one_leader_per_epoch import OneLeaderPerEpochChecker
 from tidelog.sim.checkers.records import RecordsChecker
 from tidelog.sim.checkers.session_loss import SessionLossChecker
+from tidelog.sim.checkers.told_is_committed import ToldIsCommittedChecker
+from tidelog.sim.checkers.topics import TopicsChecker
 from tidelog.sim.client import SimulatedClient
 from tidelog.sim.coordinator import SimulatedCoordinatorService
-from tidelog.sim.faults import COORDINATOR, FaultPlan, Faults
+from tidelog.sim.faults.plan import FaultPlan
+from tidelog.sim.faults.scene import COORDINATOR, Scene
+from tidelog.sim.faults.schedule import Faults
 from tidelog.sim.ledger import Ledger
 from tidelog.sim.links import same_machine, same_rack
 from tidelog.sim.network import SimulatedNetwork
 from tidelog.sim.observation import Checker, Cluster, Observation
+from tidelog.sim.operations import OperationPlan, Operations
 from tidelog.sim.process import Process
 from tidelog.sim.workload import (
     ACKS_ALL,
@@ -39,6 +45,8 @@ from tidelog.sim.world import NeverHappened, World
 
 TOPIC = "records"
 PARTITION_COUNT = 2
+REPLICA_LAG_TIME_MAX_MS = 3_000
+UNCLEAN_SHARE = 0.1
 START_WITHIN_S = 60.0
 AVAILABLE_WITHIN_S = 60.0
 AT_REST_WITHIN_S = 60.0
@@ -93,6 +101,8 @@ class Simulation:
             session_timeout_ms=session_timeout_ms,
             notices_death=chance.random() < 0.5,
         )
+        self._min_isr = chance.choice(["1", "2", "2", "2"])
+        self._allows_unclean = chance.random() < UNCLEAN_SHARE
         self.ledger = Ledger()
         self._brokers = {
             broker_id: SimulatedBroker(
@@ -107,7 +117,9 @@ class Simulation:
             self.ledger,
             topic=TOPIC,
             partition_count=PARTITION_COUNT,
+            allow_unclean=self._allows_unclean,
         )
+        self.operations = Operations(world, self.cluster, OperationPlan.draw(chance))
         self._producers: list[SimulatedProducer] = []
         self._plans = _producer_plans(chance)
         self._checkers: list[Checker] = [
@@ -115,7 +127,10 @@ class Simulation:
             HighWatermarkChecker(self.cluster),
             CommittedChecker(self.cluster),
             IsrHoldsCommittedChecker(self.cluster),
+            LeaderCompletenessChecker(self.cluster),
+            ToldIsCommittedChecker(self.cluster),
             SessionLossChecker(self.cluster),
+            TopicsChecker(self.cluster, self.operations),
             RecordsChecker(
                 self.cluster,
                 idempotent_producers=[
@@ -125,19 +140,26 @@ class Simulation:
                 ],
             ),
         ]
-        self.faults = Faults(
+        scene = Scene(
             world,
             self._network,
             self._coordination,
             self.cluster,
-            FaultPlan.draw(chance, plan.broker_count),
+            FaultPlan.draw(
+                chance,
+                plan.broker_count,
+                session_timeout_s=session_timeout_ms / 1_000,
+                replica_lag_time_max_s=REPLICA_LAG_TIME_MAX_MS / 1_000,
+            ),
         )
+        self.faults = Faults(scene, self.operations)
 
     def _settings(self, chance: Random) -> dict[str, str]:
         return {
             "default.replication.factor": str(min(3, self._plan.broker_count)),
-            "min.insync.replicas": "2",
-            "replica.lag.time.max.ms": "3000",
+            "min.insync.replicas": self._min_isr,
+            "unclean.leader.election.enable": str(self._allows_unclean).lower(),
+            "replica.lag.time.max.ms": str(REPLICA_LAG_TIME_MAX_MS),
             "replica.fetch.backoff.ms": "200",
             "log.roll.ms": str(chance.choice([400, 5_000, 10**9])),
             "log.flush.interval.messages": str(chance.choice([1, 50, 2**62])),
@@ -160,8 +182,10 @@ class Simulation:
         self._start_workload()
         world.run_for(1.0)
         self.faults.start()
+        self.operations.start()
         world.run_for(self._plan.duration_s)
         self.faults.stop()
+        self.operations.stop()
         world.trace.note("faults", "over; everything is mended", {})
         self._become_available()
         self._come_to_rest()
@@ -225,9 +249,9 @@ class Simulation:
                 if self.ledger.last_acknowledged_s.get(partition, -1.0) < since_s:
                     return False
                 state = self.cluster.state(partition)
-                if state is None or len(state.isr) < min(3, self._plan.broker_count):
+                if state is None or set(state.replicas) != set(self.operations.all_replicas):
                     return False
-            return True
+            return self.cluster.half_done() is None
 
         try:
             self._world.run_until(is_available, within_s=AVAILABLE_WITHIN_S)
@@ -235,8 +259,8 @@ class Simulation:
             states = [self.cluster.state(partition) for partition in range(PARTITION_COUNT)]
             raise self.cluster.fail(
                 "available again after faults",
-                f"not within {AVAILABLE_WITHIN_S:g} s: {states}, last acknowledged "
-                f"{self.ledger.last_acknowledged_s}, now {since_s:.1f}",
+                f"not within {AVAILABLE_WITHIN_S:g} s after {since_s:.1f}: {states}, last "
+                f"acknowledged {self.ledger.last_acknowledged_s}, {self.cluster.half_done()}",
             ) from None
 
     def _start_what_ended(self) -> None:
@@ -257,19 +281,28 @@ class Simulation:
         try:
             self._world.run_until(is_at_rest, within_s=AT_REST_WITHIN_S)
         except NeverHappened:
+            ends = [self._ends(partition) for partition in range(PARTITION_COUNT)]
+            waiting = [one for one in self._producers if not one.is_done]
             raise self.cluster.fail(
-                "replicas become equal when nobody writes", "they did not"
+                "replicas become equal when nobody writes",
+                f"log end and high watermark by broker are {ends}, {len(waiting)} producers wait",
             ) from None
         self._world.run_for(1.0)
 
     def _is_equal(self, partition: int) -> bool:
-        ends = set()
-        for broker in self._brokers.values():
-            runner = broker.runner(TOPIC, partition)
+        ends = set(self._ends(partition).values())
+        return len(ends) == 1 and None not in ends
+
+    def _ends(self, partition: int) -> dict[int, tuple[int, int] | None]:
+        """Log end and high watermark of each replica; None if it is not served."""
+        ends: dict[int, tuple[int, int] | None] = {}
+        for broker_id in self.operations.all_replicas:
+            runner = self._brokers[broker_id].runner(TOPIC, partition)
             if runner is None or runner.is_offline:
-                return False
-            ends.add((runner.log.log_end_offset, runner.high_watermark))
-        return len(ends) == 1
+                ends[broker_id] = None
+            else:
+                ends[broker_id] = (runner.log.log_end_offset, runner.high_watermark)
+        return ends
 
     def _require_no_failures(self) -> None:
         for process in self._world.processes:
@@ -330,7 +363,7 @@ def simulate(plan: RunPlan, *, log_level: int = logging.INFO) -> RunResult:
             sent=simulation.ledger.sent_count,
             acknowledged=len(simulation.ledger.acknowledged),
             consumed=len(simulation.ledger.consumed),
-            faults=dict(simulation.faults.counts),
+            faults={**simulation.faults.counts, **simulation.operations.counts},
             excused=len(simulation.cluster.excuses.partitions),
             callbacks=world.callback_count,
         )

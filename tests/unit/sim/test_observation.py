@@ -32,6 +32,7 @@ def observed(cluster: SimulatedCluster) -> _Remembering:
         Ledger(),
         topic=TOPIC,
         partition_count=1,
+        allow_unclean=False,
     )
     checker = _Remembering()
     Observation(seen, [checker])

@@ -1,8 +1,8 @@
-"""P4: every member of the in-sync set holds everything below the leader's high watermark.
+"""P4: every member of the in-sync set holds everything that is committed.
 
 The set is the coordinator's, which is what the next leader will be chosen from. A member that is
-down holds what it held when it went, unless it lost power: then it may not be elected before it has
-left the set (R13), and that is for other checkers.
+down holds what it held when it went, unless it lost power: then nobody can say until it has left
+the set, or was given a role in it, which the controller must not do before (R13).
 """
 
 from tidelog.broker.partition_runner import PartitionRunner
@@ -10,33 +10,31 @@ from tidelog.sim.observation import Cluster, Sight
 
 
 class IsrHoldsCommittedChecker:
-    """Looks whenever a leader's high watermark, or its in-sync set, has changed."""
+    """Looks at all members whenever something about a replica has changed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     def on_sight(self, sight: Sight, runner: PartitionRunner) -> None:
-        if not sight.leads or sight.partition in self._cluster.excuses.partitions:
+        partition = sight.partition
+        state = self._cluster.state(partition)
+        if state is None or self._cluster.is_excused(partition):
             return
-        state = self._cluster.state(sight.partition)
-        if state is None or state.leader_epoch != sight.leader_epoch:
-            return
+        high_watermark = self._cluster.high_watermarks[partition]
         for member in state.isr:
-            end_offset = self._end_offset(member, sight.partition)
-            if end_offset is not None and end_offset < sight.high_watermark:
+            end_offset = self._end_offset(member, partition)
+            if end_offset is not None and end_offset < high_watermark:
                 raise self._cluster.fail(
                     "every member of the isr holds what is committed",
-                    f"partition {sight.partition} epoch {sight.leader_epoch}: high watermark "
-                    f"{sight.high_watermark}, broker {member} of isr {list(state.isr)} ends at "
-                    f"{end_offset}",
+                    f"partition {partition}: high watermark {high_watermark}, broker {member} of "
+                    f"isr {list(state.isr)} ends at {end_offset}",
                 )
 
     def _end_offset(self, member: int, partition: int) -> int | None:
-        """None where nobody can say: it lost power, or is only just coming back."""
-        broker = self._cluster.brokers[member]
-        if broker.has_lost_power_since_ready:
+        """None where nobody can say."""
+        if self._cluster.excuses.has_lost(member, partition):
             return None
-        runner = broker.runner(self._cluster.topic, partition)
+        runner = self._cluster.brokers[member].runner(self._cluster.topic, partition)
         if runner is not None and not runner.is_offline:
             return runner.log.log_end_offset
         return self._cluster.last_end_offsets.get((member, partition))
