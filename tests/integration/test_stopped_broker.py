@@ -29,18 +29,21 @@ LEASE_S = 2.0
 ANSWER_WITHIN_S = 5.0
 # Of requests that were sent to the broker while it was paused, over connections of their own.
 WAITING_REQUESTS = 8
-# A loaded machine may take a while to run those who notice; the lease is not waited for.
-DEATH_NOTICED_WITHIN_S = 1.0
+# So long that a loaded machine, too, notices a death before the lease would be over.
+LONG_LEASE_S = 30.0
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ThreeBrokers]:
-    settings = {
-        "broker.session.timeout.ms": str(round(1_000 * LEASE_S)),
+    with ThreeBrokers(tmp_path, lease(LEASE_S)) as brokers:
+        yield brokers
+
+
+def lease(seconds: float) -> dict[str, str]:
+    return {
+        "broker.session.timeout.ms": str(round(1_000 * seconds)),
         "broker.heartbeat.interval.ms": "400",
     }
-    with ThreeBrokers(tmp_path, settings) as brokers:
-        yield brokers
 
 
 def new_leader(cluster: ThreeBrokers, *, is_controller: bool) -> BrokerProcess:
@@ -84,15 +87,16 @@ def seconds_until_succeeded(cluster: ThreeBrokers, leader: BrokerProcess) -> flo
 
 @pytest.mark.parametrize("is_controller", [False, True])
 def test_killed_broker_is_missed_long_before_its_lease_is_over(
-    cluster: ThreeBrokers, is_controller: bool, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, is_controller: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    leader = new_leader(cluster, is_controller=is_controller)
-    leader.kill()
-    took_s = seconds_until_succeeded(cluster, leader)
+    with ThreeBrokers(tmp_path, lease(LONG_LEASE_S)) as cluster:
+        leader = new_leader(cluster, is_controller=is_controller)
+        leader.kill()
+        took_s = seconds_until_succeeded(cluster, leader)
     with capsys.disabled():
         who = "leader and controller" if is_controller else "leader"
         print(f"\na killed {who} was succeeded after {1_000 * took_s:.0f} ms")  # noqa: T201
-    assert took_s < DEATH_NOTICED_WITHIN_S
+    assert took_s < LONG_LEASE_S / 4
 
 
 def test_paused_broker_is_missed_when_its_lease_is_over(cluster: ThreeBrokers) -> None:
