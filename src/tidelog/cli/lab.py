@@ -191,7 +191,7 @@ def _progress(total: int) -> Iterator[_Live]:
 
         class Drawn(_Live):
             def on_fault(self, injected: "InjectedFault") -> None:
-                drawn.update(task, completed=injected.fault.number - 1)
+                drawn.update(task, completed=injected.fault.number)
 
             def on_progress(self, doing: str, acknowledged: int) -> None:
                 drawn.update(task, description=doing, acknowledged=acknowledged)
