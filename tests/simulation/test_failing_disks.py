@@ -98,3 +98,14 @@ def test_a_broker_with_a_broken_disk_is_not_elected_by_the_next_controller() -> 
         assert cluster.state(TOPIC).leader != 1
         cluster.brokers[1].disk.heal()
         cluster.until(lambda: cluster.is_at(TOPIC, 0, 1, 2, 3))
+
+
+def test_a_replica_that_was_to_be_made_meanwhile_is_made_and_is_in_sync() -> None:
+    for seed in range(5):
+        with simulated_cluster(3, seed=seed) as cluster:
+            led_by_one(cluster, 1, 2)
+            break_disk(cluster, 1)
+            cluster.create("made", (2, 1))
+            cluster.until(lambda: cluster.state("made").isr == (2,))
+            cluster.brokers[1].disk.heal()
+            cluster.until(lambda: cluster.is_at("made", 0, 2, 1))

@@ -339,7 +339,27 @@ class AdminRequests:
         if any(outcome.state is None for outcome in outcomes):
             # Whoever proposes against an old state has missed something.
             self._controller.repeat_roles(sender)
+        for broker_id in self._held_to_be_broken(outcomes, proposals):
+            self._controller.repeat_roles(broker_id)
         return _alter_partition_response(outcomes)
+
+    def _held_to_be_broken(
+        self, outcomes: Sequence[IsrOutcome], proposals: Sequence[IsrProposal]
+    ) -> set[BrokerId]:
+        """Brokers whose replicas follow, as their leaders see, while we take them for broken.
+
+        The news that they work must have been lost.
+        """
+        topic_names = self._controller.image.topic_names
+        return {
+            member
+            for outcome, proposal in zip(outcomes, proposals, strict=True)
+            if outcome.error is ErrorCode.INELIGIBLE_REPLICA and proposal.topic_id in topic_names
+            for member in proposal.members
+            if self._controller.view.is_offline(
+                TopicPartition(topic_names[proposal.topic_id], proposal.partition), member
+            )
+        }
 
     # -- stopping --------------------------------------------------------------------------------
 

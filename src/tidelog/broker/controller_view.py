@@ -53,6 +53,10 @@ class ControllerView:
             allow_unclean=allow_unclean,
         )
 
+    def is_offline(self, one: TopicPartition, broker_id: BrokerId) -> bool:
+        """Whether that replica is held to be on a log directory that failed."""
+        return broker_id in self._offline.get(one, ())
+
     def is_news(self, told: Told) -> bool:
         """Whether what a broker says of its replicas is not known yet."""
         if any(told.broker_id not in self._offline.get(one, ()) for one in told.failed):

@@ -668,12 +668,13 @@ class Replicas:
             )
         ]
         await self._open(log_dir, here, are_new=False)
-        if log_dir.is_online:
-            log_dir.recovered()
-            logger.info("log directory online", extra={"log_dir": log_dir.path})
         await self._create_missing(
             [one for one in self._missing() if self._partitions.find(*one.topic_partition) is None]
         )
+        if log_dir.is_online:
+            # Last, because the controller asks then how the replicas are, the new ones too.
+            log_dir.recovered()
+            logger.info("log directory online", extra={"log_dir": log_dir.path})
 
     # -- deleting --------------------------------------------------------------------------------
 

@@ -281,3 +281,17 @@ class TestFailedReplicas:
             assert cluster.state("single").leader == 2
 
         with_three_brokers(scenario)
+
+    def test_a_replica_that_follows_is_asked_again_whether_it_is_broken(self) -> None:
+        async def scenario(cluster: Administered) -> None:
+            await cluster.create(TOPIC, (2, 3))
+            cluster.told[BrokerId(3)].broken = {ONE}
+            await cluster.tell_log_dir_event(3)
+            assert cluster.state(TOPIC).isr == ids(2)
+            cluster.told[BrokerId(3)].broken = set()
+            await propose(cluster, 2, 3)
+            assert cluster.state(TOPIC).isr == ids(2)
+            await propose(cluster, 2, 3)
+            assert sorted(cluster.state(TOPIC).isr) == [2, 3]
+
+        with_three_brokers(scenario)
