@@ -23,7 +23,7 @@ INSTALL_BY_PIP = PIP_CONSTRAINT=$(CONSTRAINTS) $(BIN)/python -m pip install \
 	--disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test lint check format bench peers constraints settings scenarios-update clean
+.PHONY: help setup up test simulate lint check format bench peers constraints settings scenarios-update clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ up: $(VENV)/.run ## Start three brokers in the foreground; ARGS="--port 9192" an
 
 test: $(VENV)/.dev zookeeper-if-possible ## Run every test; SUITES="unit contract" runs some
 	@$(BIN)/python scripts/run_tests.py $(SUITES)
+
+simulate: $(VENV)/.dev ## Run a seed of the simulator: SEED=207; if it fails, build/simulation has its history
+	@$(BIN)/tidelog sim --seeds 1 --from $(or $(SEED),1) --history build/simulation $(ARGS)
 
 lint: $(VENV)/.dev ## Check format, rules, types and the direction of imports
 	@$(BIN)/ruff format --check --quiet $(SOURCES) || \

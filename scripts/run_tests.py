@@ -45,6 +45,10 @@ ENVIRONMENTS = {"compatibility3": {"TIDELOG_SUBJECT": "tidelog3"}}
 PARALLEL = {"unit", "integration", "compatibility", "compatibility3"}
 WORKERS = ["-n", "2", "--dist", "loadfile", "--maxprocesses", "2"]
 
+# Suites whose tests share nothing and take long: each test where there is room.
+SPREAD = {"simulation"}
+SPREAD_WORKERS = ["-n", "2", "--dist", "worksteal", "--maxprocesses", "2"]
+
 # A suite that takes longer hangs. All of them together have ten minutes on two cores.
 SUITE_TIMEOUT_S = 900
 STOP_GRACE_S = 10
@@ -137,8 +141,13 @@ def _run(suite: Suite) -> None:
 
 def _command(suite: Suite) -> list[str]:
     options = ["-p", "tests.support.progress", "--tb=short", "-q", "-rfE", "--color=no"]
-    workers = WORKERS if suite.name in PARALLEL else []
-    return [sys.executable, "-m", "pytest", *options, *workers, str(suite.path)]
+    return [sys.executable, "-m", "pytest", *options, *_workers(suite), str(suite.path)]
+
+
+def _workers(suite: Suite) -> list[str]:
+    if suite.name in SPREAD:
+        return SPREAD_WORKERS
+    return WORKERS if suite.name in PARALLEL else []
 
 
 def _problem(suite: Suite, exit_code: int) -> str | None:

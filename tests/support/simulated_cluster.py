@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class SimulatedCluster:
-    """Brokers 1 to `broker_count`, all of them running when it is made."""
+    """Brokers 1 to `broker_count`, all running when it is made; 1 is the first controller."""
 
     def __init__(self, world: World, broker_count: int, settings: Mapping[str, str]) -> None:
         self.world = world
@@ -61,6 +61,7 @@ class SimulatedCluster:
         }
         for broker in self.brokers.values():
             broker.start()
+            self.controller()  # The first one, before the others can be.
         self.until(lambda: all(broker.is_ready for broker in self.brokers.values()))
 
     # -- time ------------------------------------------------------------------------------------
@@ -139,15 +140,16 @@ class SimulatedCluster:
 
     def state(self, topic: str, partition: int = 0) -> PartitionImage:
         """As the coordinator has it."""
-        tree = self.coordination.tree
-        assigned = tree.get(nodes.topic_path(topic))
-        stored = tree.get(nodes.state_path(topic, partition))
-        assert assigned is not None
+        stored = self.coordination.tree.get(nodes.state_path(topic, partition))
         assert stored is not None
-        assignment = nodes.decode_topic(topic, assigned.value)
         return nodes.decode_state(
-            topic, partition, assignment, stored.value, version=stored.version
+            topic, partition, self.assignment(topic), stored.value, version=stored.version
         )
+
+    def assignment(self, topic: str) -> nodes.TopicAssignment:
+        assigned = self.coordination.tree.get(nodes.topic_path(topic))
+        assert assigned is not None
+        return nodes.decode_topic(topic, assigned.value)
 
     def runner(self, number: int, topic: str, partition: int = 0) -> PartitionRunner | None:
         return self.brokers[number].runner(topic, partition)

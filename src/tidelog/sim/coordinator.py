@@ -17,10 +17,12 @@ What can be done to it, beside the network's faults:
     break_often          the same, by chance, for single requests
     slow                 every message takes longer
     go_away, come_back   nothing is answered, and no session expires meanwhile
+    kill_at_write        a process dies at one of its writes, which is done or not
 """
 
+from collections import Counter
 from random import Random
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from tidelog.coordination.memory import MemoryTree
 from tidelog.coordination.port import CoordinatorRefused
@@ -39,6 +41,14 @@ from tidelog.sim.links import Link
 from tidelog.sim.network import SimulatedNetwork
 from tidelog.sim.process import Process
 from tidelog.sim.world import World
+
+
+class _Doom(NamedTuple):
+    """The end of a process at one of its writes."""
+
+    process: Process
+    number: int
+    done: bool
 
 
 class SimulatedCoordinatorService:
@@ -67,6 +77,9 @@ class SimulatedCoordinatorService:
         self._is_away = False
         self._delay_max_s = 0.0
         self._break_probability = 0.0
+        self.write_counts: Counter[str] = Counter()
+        """How often each machine has written."""
+        self._doomed: dict[str, _Doom] = {}
         network.host(host)
 
     async def connect(self, process: Process, host: str) -> SimulatedCoordinator:
@@ -98,6 +111,13 @@ class SimulatedCoordinatorService:
     def break_often(self, probability: float) -> None:
         """Break the connection instead of answering, with what was asked for done or not."""
         self._break_probability = probability
+
+    def kill_at_write(self, process: Process, host: str, number: int, *, done: bool) -> None:
+        """Kill `process`, which runs on `host`, at its `number`-th write from now on.
+
+        It is not told whether that was done.
+        """
+        self._doomed[host] = _Doom(process, self.write_counts[host] + number, done)
 
     def slow(self, delay_max_s: float) -> None:
         """Messages take up to so much longer, both ways."""
@@ -179,6 +199,10 @@ class SimulatedCoordinatorService:
         if connection is not session.connection:
             return
         session.heard_at_s = self.agenda.now_s
+        if ask.is_write:
+            self.write_counts[connection.host] += 1
+            if self._kills(session, ask):
+                return
         if not self._breaks_before():
             answer = self._answer(session, ask)
             if not self._breaks_before():
@@ -191,6 +215,17 @@ class SimulatedCoordinatorService:
             return Answer(ask.number, ask.action(session), None)
         except CoordinatorRefused as refusal:
             return Answer(ask.number, None, refusal)
+
+    def _kills(self, session: ServiceSession, ask: Ask) -> bool:
+        host = session.connection.host
+        doom = self._doomed.get(host)
+        if doom is None or self.write_counts[host] < doom.number:
+            return False
+        del self._doomed[host]
+        if doom.done:
+            self._answer(session, ask)
+        doom.process.kill()
+        return True
 
     def _breaks_before(self) -> bool:
         probability = self._break_probability

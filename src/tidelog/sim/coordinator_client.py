@@ -128,11 +128,11 @@ class SimulatedCoordinator:
 
     async def ensure(self, path: str) -> None:
         assert is_well_formed(path)
-        await self._ask(lambda session: session.tree.ensure(path, session.session_id))
+        await self._write(lambda session: session.tree.ensure(path, session.session_id))
 
     async def set(self, path: str, value: bytes, *, expected_version: int | None = None) -> int:
         assert is_well_formed(path)
-        return await self._ask(
+        return await self._write(
             lambda session: session.tree.set(path, value, expected_version, session.session_id)
         )
 
@@ -141,12 +141,12 @@ class SimulatedCoordinator:
 
     async def delete_tree(self, path: str) -> None:
         assert is_well_formed(path)
-        await self._ask(lambda session: session.tree.delete_tree(path, session.session_id))
+        await self._write(lambda session: session.tree.delete_tree(path, session.session_id))
 
     async def transact(self, operations: Sequence[Operation]) -> None:
         assert all(is_well_formed(operation.path) for operation in operations)
         kept = tuple(operations)
-        await self._ask(lambda session: session.tree.transact(kept, session.session_id))
+        await self._write(lambda session: session.tree.transact(kept, session.session_id))
 
     async def watch(self, path: str) -> AsyncIterator[Node | None]:
         assert is_well_formed(path)
@@ -177,9 +177,16 @@ class SimulatedCoordinator:
         self._lose()
 
     async def _ask(self, action: Callable[[ServiceSession], T]) -> T:
+        return await self._answer(action, is_write=False)
+
+    async def _write(self, action: Callable[[ServiceSession], T]) -> T:
+        return await self._answer(action, is_write=True)
+
+    async def _answer(self, action: Callable[[ServiceSession], T], *, is_write: bool) -> T:
         self._admit()
         answered: asyncio.Future[T] = self._loop.create_future()
-        self._send(action, partial(_settle, answered), partial(_fail, answered))
+        settle, fail = partial(_settle, answered), partial(_fail, answered)
+        self._send(action, settle, fail, is_write=is_write)
         return await answered  # Ended by an answer, or when the connection is given up.
 
     def _admit(self) -> None:
@@ -208,12 +215,14 @@ class SimulatedCoordinator:
         action: Action,
         settle: Callable[[object], None],
         fail: Callable[[TidelogError], None],
+        *,
+        is_write: bool = False,
     ) -> None:
         if not self._process.is_alive:
             return
         number = next(self._numbers)
         self._unanswered[number] = _Unanswered(self._loop.time(), settle, fail)
-        self._connection.ask(Ask(number, action))
+        self._connection.ask(Ask(number, action, is_write))
 
     def _send_hello(
         self, settle: Callable[[object], None], fail: Callable[[TidelogError], None]

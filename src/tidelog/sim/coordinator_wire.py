@@ -37,6 +37,7 @@ class Ask:
 
     number: int
     action: Action
+    is_write: bool
 
 
 @dataclass(frozen=True, slots=True)
