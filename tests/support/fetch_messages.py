@@ -122,7 +122,7 @@ def as_of(version: int, request: FetchRequest) -> FetchRequest:
             for name, topic_id, partitions in request.forgotten
             if version >= 7
         ],
-        rack_id=request.rack_id if version >= 11 else "",
+        rack_id=request.rack_id if version >= 11 else None,
         cluster_id=request.cluster_id if version >= 12 else None,
     )
 

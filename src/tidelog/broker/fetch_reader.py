@@ -3,6 +3,9 @@
 Rules, Kafka's (R5):
 
     - Consumers read up to the high watermark, read_committed ones to the last stable offset.
+    - They may read at a follower as well (KIP-392), up to what that knows to be committed. Only a
+      leader can say that an offset beyond the end of the log is nobody's: a follower says that
+      it is not available there.
     - `max_bytes` bounds the answer and each partition, but the first batch found is always
       returned, however large, so that a reader can make progress.
     - A failure of one partition is that partition's error code.
@@ -55,8 +58,23 @@ class ColdRead(NamedTuple):
 
     target: FetchTarget
     runner: PartitionRunner
+    log: Log
+    truncation_count: int
     end_offset: Offset
     max_bytes: int
+
+    def is_of(self, target: FetchTarget, runner: PartitionRunner) -> bool:
+        """Whether it was for `target`, and the log is still what it was when it was begun.
+
+        A topic made anew has another runner, a directory that came back another log, and other
+        records at the same offsets; so has a log that was cut.
+        """
+        return (
+            self.target is target
+            and self.runner is runner
+            and self.log is runner.log
+            and self.truncation_count == runner.log.truncation_count
+        )
 
 
 class ReadByThread(NamedTuple):
@@ -157,10 +175,13 @@ class FetchReader:
         wanted = target.wanted
         # As in Kafka, any negative epoch is no claim; other requests know only -1.
         epoch = max(wanted.current_leader_epoch, NO_LEADER_EPOCH)
-        runner = self._partitions.led(topic, wanted.partition, epoch)
         if request.replica_id >= 0:
+            runner = self._partitions.led(topic, wanted.partition, epoch)
             _admit_follower(runner.leading, request)
-        return runner
+            return runner
+        if request.rack_id is None:
+            return self._partitions.led(topic, wanted.partition, epoch)
+        return self._partitions.readable(topic, wanted.partition, epoch)
 
     def note_positions(self, request: FetchRequest) -> None:
         """What a follower asks for says how much it has (R3): tell the leaders of what it names.
@@ -196,8 +217,9 @@ class FetchReader:
         request: FetchRequest,
         read_by_thread: ReadByThread | None,
     ) -> None:
-        leader = runner.leading
         offsets = _offsets(runner)
+        if runner.leader is None:
+            _require_held(runner, target)
         if target.wanted.last_fetched_epoch >= 0:
             diverging = _diverging_epoch(runner, target)
             if diverging is not None:
@@ -207,15 +229,10 @@ class FetchReader:
                 return
         is_committed_only = request.isolation_level == READ_COMMITTED
         if request.replica_id >= 0:
-            end_offset = leader.log_end_offset
+            end_offset = runner.leading.log_end_offset
         else:
             end_offset = offsets.last_stable_offset if is_committed_only else offsets.high_watermark
-        if (
-            read_by_thread is not None
-            and read_by_thread.cold.target is target
-            # A topic made anew has another runner, and other records at the same offsets.
-            and read_by_thread.cold.runner is runner
-        ):
+        if read_by_thread is not None and read_by_thread.cold.is_of(target, runner):
             if isinstance(read_by_thread.found, RequestRefused):
                 raise read_by_thread.found
             cold, (read, aborted) = read_by_thread.cold, read_by_thread.found
@@ -283,7 +300,9 @@ class FetchReader:
             raise runner.refuse_reader(error) from error
         if read is None or aborted is None:
             if look.cold is None and look.size_bytes == 0:
-                look.cold = ColdRead(target, runner, end_offset, max_bytes)
+                look.cold = ColdRead(
+                    target, runner, log, log.truncation_count, end_offset, max_bytes
+                )
             look.is_full = True
             return _NOTHING_READ
         look.is_full |= _has_no_room(read, target, end_offset, max_bytes)
@@ -309,10 +328,28 @@ class FetchReader:
 
 
 def _offsets(runner: PartitionRunner) -> KnownOffsets:
-    leader = runner.leading
+    leader = runner.leader
+    if leader is None:
+        return _offsets_of_follower(runner)
     return KnownOffsets(
         leader.high_watermark, leader.last_stable_offset, runner.log.log_start_offset
     )
+
+
+def _offsets_of_follower(runner: PartitionRunner) -> KnownOffsets:
+    assert runner.follower is not None
+    machine = runner.follower.machine
+    return KnownOffsets(
+        machine.high_watermark,
+        machine.last_stable_offset(runner.producers.first_open_transaction_offset),
+        runner.log.log_start_offset,
+    )
+
+
+def _require_held(runner: PartitionRunner, target: FetchTarget) -> None:
+    """Refuse a consumer who is ahead of this follower."""
+    if target.wanted.fetch_offset > runner.log.log_end_offset:
+        raise RequestRefused(ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
 def _admit_follower(leader: PartitionLeader, request: FetchRequest) -> None:
@@ -351,7 +388,11 @@ def _diverging_epoch(runner: PartitionRunner, target: FetchTarget) -> EpochEndOf
     )
     if end is None:
         return None
-    if end == UNKNOWN_EPOCH_END:
+    is_unknown = end == UNKNOWN_EPOCH_END
+    if runner.leader is None and (is_unknown or end.end_offset >= runner.high_watermark):
+        # A follower's log may end before the leader's, and otherwise.
+        raise RequestRefused(ErrorCode.OFFSET_NOT_AVAILABLE)
+    if is_unknown:
         raise RequestRefused(ErrorCode.OFFSET_OUT_OF_RANGE)
     return EpochEndOffset(end.leader_epoch, end.end_offset)
 

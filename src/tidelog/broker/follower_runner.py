@@ -10,12 +10,16 @@
 While it is busy, its partition is left out of fetches. The rules are in
 `core/partition/follower.py`; here they meet a disk.
 
+Consumers read the log meanwhile, up to what is known to be committed (KIP-392).
+
 Invariants:
 
     I1  One thing at a time happens to the log: nothing is appended while a thread works on it.
     I2  What the leader sent is written as it is, batch by batch, at the offsets it has there.
     I3  Before bytes below the recovery point are cut off, the checkpoint of the recovery point is
         lowered: what is written in their place is not flushed yet, and a crash must find that out.
+    I4  Nobody reads while the log is cut: reads are refused from the moment it is decided, and
+        those that a thread had begun before are waited for.
 """
 
 import asyncio
@@ -64,6 +68,7 @@ class CopiedPartition(Protocol):
 
     def on_log_start_advanced(self) -> None: ...
     def on_committed(self) -> None: ...
+    def on_cut(self) -> None: ...
     def on_epochs_changed(self) -> None: ...
     def succeeded(self, future: "asyncio.Future[T]") -> bool: ...
 
@@ -97,6 +102,7 @@ class FollowerRunner:
         "_rest",
         "fetched",
         "is_busy",
+        "is_cutting",
         "is_lagging",
         "is_stopped",
         "machine",
@@ -111,6 +117,7 @@ class FollowerRunner:
         self._clock = clock
         self.machine = machine
         self.is_busy = False
+        self.is_cutting = False
         self.is_stopped = False
         self.is_lagging = True
         """Whether it may lack something that is committed; a member of the isr never does."""
@@ -147,6 +154,11 @@ class FollowerRunner:
             or self._partition.is_offline
             or self._partition.queue.is_busy
         )
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether consumers may read here what is known to be committed. I4"""
+        return not (self.is_cutting or self.is_stopped)
 
     def stop(self) -> None:
         """Somebody else decides about the log from now on, once nothing is under way."""
@@ -321,6 +333,16 @@ class FollowerRunner:
     # -- truncating ------------------------------------------------------------------------------
 
     def _cut(self, offset: Offset, cut: Callable[[], None], then: Callable[[], None]) -> Verdict:
+        self.is_cutting = True
+        # The same thread has the reads that were begun before, and does one thing after another.
+        done_reading = self._partition.log_directory.executor.urgent(_nothing)
+        return self._wait(
+            done_reading, lambda: self._cut_unread(offset, cut, then), even_if_stopped=None
+        )
+
+    def _cut_unread(
+        self, offset: Offset, cut: Callable[[], None], then: Callable[[], None]
+    ) -> None:
         partition = self._partition
         log, producers = partition.log, partition.producers
         replay = Replay(
@@ -335,7 +357,7 @@ class FollowerRunner:
 
         lowered = min(offset, log.recovery_point)
         done = partition.log_directory.truncate(partition.topic_partition, lowered, work)
-        return self._wait(done, then, even_if_stopped=self._on_cut)
+        self._wait(done, then, even_if_stopped=self._on_cut)
 
     def _on_cut(self) -> None:
         """A log that was cut has to be known as such, whoever decides about it by now."""
@@ -345,11 +367,15 @@ class FollowerRunner:
         is_empty = log.log_start_offset == log.log_end_offset
         if epochs.clear() if is_empty else epochs.truncate_from_end(log.log_end_offset):
             partition.on_epochs_changed()
-        if self.machine.on_truncated(log.log_end_offset):
+        if self.machine.on_truncated(
+            log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
+        ):
             logger.warning(
                 "committed records truncated",
                 extra={"partition": self.topic_partition, "log_end_offset": log.log_end_offset},
             )
+        self.is_cutting = False
+        partition.on_cut()
 
     def _be_ready(self) -> None:
         self.on_ready(self)
@@ -391,6 +417,10 @@ class FollowerRunner:
 
 def _nobody(_follower: FollowerRunner) -> None:
     """Nobody fetches for it yet."""
+
+
+def _nothing() -> None:
+    """What a thread does whose work before that is waited for."""
 
 
 def _say_repaired(sentence: str) -> None:

@@ -116,6 +116,7 @@ class PartitionRunner:
         "_flusher",
         "_follower_watchers",
         "_high_watermark",
+        "_is_in_sync",
         "_is_log_append_time",
         "_limits",
         "_may_rewrite",
@@ -163,6 +164,7 @@ class PartitionRunner:
         self.leader: PartitionLeader | None = None
         self.follower: FollowerRunner | None = None
         self._high_watermark = high_watermark
+        self._is_in_sync = False
         self._next_role: Callable[[], None] | None = None
         self._propose_isr = propose_isr
         self._uncommitted_bytes = 0
@@ -223,6 +225,14 @@ class PartitionRunner:
         if self.leader is None:
             raise RequestRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.leader
+
+    @property
+    def is_readable_as_follower(self) -> bool:
+        """Whether consumers may read here although somebody else leads (KIP-392).
+
+        Who is not in sync may be far behind, and so would be who reads there, without knowing.
+        """
+        return self.follower is not None and self.follower.is_readable and self._is_in_sync
 
     @property
     def is_being_cut(self) -> bool:
@@ -585,6 +595,7 @@ class PartitionRunner:
         follower = self.follower
         if follower is not None and not follower.is_stopped:
             follower.machine.on_leader_changed(leader, leader_epoch)
+            self._announce(0)
             fetch_for(follower)
             return
 
@@ -608,6 +619,7 @@ class PartitionRunner:
             begin()
             return
         follower.stop()
+        self._announce(0)
         if not follower.is_busy:
             begin()
             return
@@ -633,11 +645,15 @@ class PartitionRunner:
 
     def _begin_to_follow(self, leader: BrokerId, leader_epoch: LeaderEpoch) -> None:
         self._keep_high_watermark()
+        log = self.log
         # An epoch in which this broker led and wrote nothing is not part of its log.
-        self.epochs.truncate_from_end(self.log.log_end_offset)
+        self.epochs.truncate_from_end(log.log_end_offset)
         self.has_unwritten_epoch = False
         machine = PartitionFollower(
-            leader=leader, leader_epoch=leader_epoch, high_watermark=self._high_watermark
+            leader=leader,
+            leader_epoch=leader_epoch,
+            # It was checkpointed now and then: retention may have passed it, a crash undercut it.
+            high_watermark=max(log.log_start_offset, min(self._high_watermark, log.log_end_offset)),
         )
         self.follower = FollowerRunner(self, machine, clock=self._clock)
 
@@ -679,6 +695,12 @@ class PartitionRunner:
         if effects:
             self._perform(effects)
 
+    def on_in_sync_changed(self, is_in_sync: bool) -> None:
+        """Whether this replica is in the isr, as its newest role says."""
+        if self._is_in_sync is not is_in_sync:
+            self._is_in_sync = is_in_sync
+            self._announce(0)
+
     def on_isr_changed(self, isr: frozenset[BrokerId], *, version: int) -> None:
         """The cluster's word about who is in sync, by our proposal or not."""
         leader = self.leader
@@ -712,7 +734,11 @@ class PartitionRunner:
     def on_committed(self) -> None:
         """As a follower: the leader has said that more is committed."""
         if self._watchers:
-            _announce(self._watchers, self._uncommitted_bytes)
+            _announce(self._watchers, 0)
+
+    def on_cut(self) -> None:
+        """As a follower: the log ends, and perhaps begins, where it did not."""
+        self._announce(0)
 
     def _require_service(self) -> None:
         if self.is_offline or self.leader is None:

@@ -87,6 +87,24 @@ class Partitions:
 
         `current_leader_epoch` is what the client believes; NO_LEADER_EPOCH makes no claim.
         """
+        runner = self._online(topic, partition, current_leader_epoch)
+        if runner.leader is None:
+            raise RequestRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return runner
+
+    def readable(
+        self, topic: str, partition: int, current_leader_epoch: int = NO_LEADER_EPOCH
+    ) -> PartitionRunner:
+        """The runner of a partition that consumers may read here, or RequestRefused.
+
+        This broker leads it, or follows and says what it knows to be committed (KIP-392).
+        """
+        runner = self._online(topic, partition, current_leader_epoch)
+        if runner.leader is None and not runner.is_readable_as_follower:
+            raise RequestRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return runner
+
+    def _online(self, topic: str, partition: int, current_leader_epoch: int) -> PartitionRunner:
         runner = self._runners.get((topic, partition))
         if runner is None:
             raise RequestRefused(self.absence(topic, partition))
@@ -94,8 +112,6 @@ class Partitions:
             raise RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR)
         if current_leader_epoch != NO_LEADER_EPOCH:
             require_epoch(runner.leader_epoch, current_leader_epoch)
-        if runner.leader is None:
-            raise RequestRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return runner
 
     def absence(self, topic: str, partition: int) -> ErrorCode:

@@ -392,6 +392,7 @@ class Replicas:
         self, runner: PartitionRunner, role: Role, known: Role | None, log_level: int
     ) -> None:
         state = role.state
+        runner.on_in_sync_changed(self._broker_id in state.isr)
         if known is not None and known.state.leader_epoch == state.leader_epoch:
             if state.replicas != known.state.replicas:
                 runner.on_replicas_changed(state.replicas)

@@ -107,7 +107,10 @@ class FetchRequest(NamedTuple):
     session_epoch: int
     topics: list[FetchTopic]
     forgotten: list[ForgottenTopic]
-    rack_id: str
+    rack_id: str | None
+    """Where a consumer stands, "" if it does not say. None: of a version before racks, whose
+    clients do not expect to read from anybody but the leader (KIP-392)."""
+
     cluster_id: str | None
 
 
@@ -258,7 +261,7 @@ def _decode_classic(view: memoryview, position: int, version: int) -> FetchReque
     forgotten: list[ForgottenTopic] = []
     if version >= _FIRST_WITH_SESSION:
         forgotten, position = _classic_forgotten(view, position)
-    rack_id: str | None = ""
+    rack_id: str | None = None
     if version >= _FIRST_WITH_RACK:
         rack_id, position = read_classic_string(view, position)
         if rack_id is None:

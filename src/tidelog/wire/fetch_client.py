@@ -96,7 +96,7 @@ def encode_fetch_request(
             int32_array(indexes, flexible=True),
             b"\x00",
         )
-    parts += (compact_string(request.rack_id), _encode_tagged(version, request))
+    parts += (compact_string(request.rack_id or ""), _encode_tagged(version, request))
     return frame(parts)
 
 

@@ -146,6 +146,8 @@ class Fetched:
     last_stable_offset: int
     log_start_offset: int
     aborted: list[tuple[int, int]] | None
+    preferred_read_replica: int
+    diverging: tuple[int, int] | None
     records: bytes
 
 
@@ -251,10 +253,14 @@ class Client:
         partition_max_bytes: int = MANY_BYTES,
         isolation_level: int = 0,
         leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        rack: str = "",
+        replica: int = -1,
+        version: int = FETCH_VERSION,
     ) -> None:
         self.send(
             ApiKey.FETCH,
-            FETCH_VERSION,
+            version,
             fetch_values(
                 offsets,
                 session=session,
@@ -265,6 +271,9 @@ class Client:
                 partition_max_bytes=partition_max_bytes,
                 isolation_level=isolation_level,
                 leader_epoch=leader_epoch,
+                last_fetched_epoch=last_fetched_epoch,
+                rack=rack,
+                replica=replica,
             ),
         )
 
@@ -285,6 +294,8 @@ def fetch_answer(answer: Any) -> FetchAnswer:
                 partition.last_stable_offset,
                 partition.log_start_offset,
                 _aborted(partition.aborted_transactions),
+                getattr(partition, "preferred_read_replica", -1),  # From version 11 on.
+                _diverging(partition),
                 bytes(partition.records or b""),
             )
             for topic in answer.responses
@@ -297,6 +308,11 @@ def _aborted(transactions: Any) -> list[tuple[int, int]] | None:
     if transactions is None:
         return None
     return [(one.producer_id, one.first_offset) for one in transactions]
+
+
+def _diverging(partition: Any) -> tuple[int, int] | None:
+    end = getattr(partition, "diverging_epoch", None)  # From version 12 on.
+    return None if end is None or end.epoch < 0 else (end.epoch, end.end_offset)
 
 
 def produce_values(batch: bytearray, place: Place, acks: int) -> Values:
@@ -324,10 +340,13 @@ def fetch_values(
     partition_max_bytes: int = MANY_BYTES,
     isolation_level: int = 0,
     leader_epoch: int = -1,
+    last_fetched_epoch: int = -1,
+    rack: str = "",
+    replica: int = -1,
 ) -> Values:
     return {
         "cluster_id": None,
-        "replica_id": -1,
+        "replica_id": replica,
         "max_wait": milliseconds(max_wait_ms),
         "min_bytes": min_bytes,
         "max_bytes": max_bytes,
@@ -342,7 +361,7 @@ def fetch_values(
                         "partition": partition,
                         "current_leader_epoch": leader_epoch,
                         "fetch_offset": offset,
-                        "last_fetched_epoch": -1,
+                        "last_fetched_epoch": last_fetched_epoch,
                         "log_start_offset": -1,
                         "partition_max_bytes": partition_max_bytes,
                     }
@@ -353,7 +372,7 @@ def fetch_values(
         "forgotten_topics_data": [
             {"topic": topic, "partitions": (partition,)} for topic, partition in forgotten
         ],
-        "rack_id": "",
+        "rack_id": rack,
     }
 
 

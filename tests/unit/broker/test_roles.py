@@ -194,20 +194,27 @@ async def test_who_leads_on_in_a_new_epoch_keeps_those_who_wait() -> None:
 # -- the end of leading --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("leader", [OTHER, NO_BROKER])
+@pytest.mark.parametrize(
+    ("leader", "claimed_epoch", "code"),
+    [
+        (OTHER, 0, ErrorCode.FENCED_LEADER_EPOCH),
+        (NO_BROKER, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
 @in_virtual_time
-async def test_whoever_waits_is_refused_when_the_leadership_ends(leader: int) -> None:
+async def test_whoever_waits_is_refused_when_the_leadership_ends(
+    leader: int, claimed_epoch: int, code: ErrorCode
+) -> None:
     async with served_world() as served:
         world = served.world
         waiting = await led_world(world)
         client = served.client()
-        client.fetch({("t", 0): 0}, max_wait_ms=60_000)
+        client.fetch({("t", 0): 0}, max_wait_ms=60_000, leader_epoch=claimed_epoch)
         state = replicated(OTHER, 1)
         world.change("t", state if leader == OTHER else replicated(NO_BROKER, 1))
         await world.settle()
         assert waiting.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        fetched = client.fetched().partitions["t", 0]
-        assert fetched.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert client.fetched().partitions["t", 0].code == code
         late = world.produce("t", plain_batch(1))
         assert late.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert world.runner("t").log.log_end_offset == 1
@@ -300,6 +307,7 @@ async def test_leading_waits_for_a_truncation_that_is_under_way() -> None:
         take(world, answer(records(3, offset=0, epoch=0), high_watermark=1))
         world.executor.hold(BACKGROUND)
         take(world, answer(diverging=(0, 2)))
+        await world.settle()
         await become(world, BROKER, 2)
         runner = world.runner("t")
         assert runner.leader is None
@@ -321,6 +329,7 @@ async def test_only_the_last_of_several_roles_is_begun_after_a_truncation() -> N
         before = follower_of(world)
         world.executor.hold(BACKGROUND)
         take(world, answer(diverging=(0, 2)))
+        await world.settle()
         await become(world, BROKER, 2)
         looked_for = len(world.looked_for)
         await become(world, OTHER, 3)
@@ -341,6 +350,7 @@ async def test_a_truncation_outlives_the_session_and_not_the_next_role() -> None
         take(world, answer(records(3, offset=0, epoch=0)))
         world.executor.hold(BACKGROUND)
         take(world, answer(diverging=(0, 2)))
+        await world.settle()
         world.decide(BrokerGone(BROKER))
         world.executor.release(BACKGROUND)
         await world.settle()
@@ -383,6 +393,7 @@ async def test_retention_leaves_a_log_alone_that_is_cut_meanwhile(is_cut: bool) 
         expiring = asyncio.create_task(runner.enforce_retention(world.clock.now_ms()))
         await world.settle()
         take(world, answer(diverging=(0, 2)))
+        await world.settle()
         world.executor.step(BACKGROUND)  # What is expired is known, and then cut off.
         if is_cut:
             world.executor.step(BACKGROUND)
@@ -416,6 +427,7 @@ async def test_a_role_that_changes_while_it_waits_is_begun_as_it_is_by_then() ->
         take(world, answer(records(3, offset=0, epoch=0)))
         world.executor.hold(BACKGROUND)
         take(world, answer(diverging=(0, 2)))
+        await world.settle()
         await become(world, BROKER, 2)
         world.change("t", replicated(BROKER, 2, isr=(BROKER,), partition_epoch=3))
         await world.settle()

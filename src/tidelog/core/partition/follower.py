@@ -17,6 +17,8 @@ The high watermark is the smaller of the leader's and the own log's end. A new l
 than what the follower has heard from the one before; what was committed stays so, and the follower
 keeps what it knows. Only a truncation takes it back, which means that somebody was elected who
 lacked committed records.
+
+Consumers may read from a follower what it knows to be committed (KIP-392).
 """
 
 from dataclasses import dataclass
@@ -39,6 +41,12 @@ class PartitionFollower:
         self.leader = leader
         self.leader_epoch = leader_epoch
 
+    def last_stable_offset(self, first_open_transaction: Offset | None) -> Offset:
+        """The end of what a read_committed consumer may see."""
+        if first_open_transaction is None:
+            return self.high_watermark
+        return min(first_open_transaction, self.high_watermark)
+
     def on_fetched(self, *, leader_high_watermark: Offset, log_end_offset: Offset) -> bool:
         """An answer was taken in; the own log now ends at `log_end_offset`. True if more is
         committed than was known."""
@@ -48,12 +56,14 @@ class PartitionFollower:
         self.high_watermark = committed
         return True
 
-    def on_truncated(self, log_end_offset: Offset) -> bool:
-        """The own log was cut and ends at `log_end_offset`. True if committed records went."""
-        if log_end_offset >= self.high_watermark:
-            return False
-        self.high_watermark = log_end_offset
-        return True
+    def on_truncated(self, *, log_start_offset: Offset, log_end_offset: Offset) -> bool:
+        """The own log was cut, or begins elsewhere. True if committed records went.
+
+        What lies below the start of a leader's log was committed before it was deleted.
+        """
+        before = self.high_watermark
+        self.high_watermark = max(log_start_offset, min(before, log_end_offset))
+        return log_end_offset < before
 
 
 def truncation_offset(

@@ -45,8 +45,24 @@ def test_only_a_truncation_takes_the_high_watermark_back_and_says_so(
     log_end: int, expected: int
 ) -> None:
     follower = follower_of(high_watermark=4)
-    assert follower.on_truncated(Offset(log_end)) == (expected < 4)
+    went = follower.on_truncated(log_start_offset=Offset(0), log_end_offset=Offset(log_end))
+    assert went == (expected < 4)
     assert follower.high_watermark == expected
+
+
+def test_what_the_leader_has_deleted_was_committed() -> None:
+    follower = follower_of(high_watermark=4)
+    assert not follower.on_truncated(log_start_offset=Offset(9), log_end_offset=Offset(9))
+    assert follower.high_watermark == 9
+
+
+@pytest.mark.parametrize(("first_open", "expected"), [(None, 4), (2, 2), (6, 4)])
+def test_nothing_is_stable_from_an_open_transaction_on(
+    first_open: int | None, expected: int
+) -> None:
+    follower = follower_of(high_watermark=4)
+    opened = None if first_open is None else Offset(first_open)
+    assert follower.last_stable_offset(opened) == expected
 
 
 def test_what_was_committed_stays_so_under_the_next_leader() -> None:
