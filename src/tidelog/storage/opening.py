@@ -277,7 +277,11 @@ class _Opening:
             self._seen_epochs.append((LeaderEpoch(header.leader_epoch), Offset(header.base_offset)))
 
     def leader_epochs(self, log: Log) -> tuple[tuple[LeaderEpoch, Offset], ...]:
-        """Entries within the log: those of the checkpoint, then those recovery saw beyond it."""
+        """Entries within the log: those of the checkpoint, then those recovery saw beyond it.
+
+        Written down at once if they are others: recovery sees only what is not flushed yet, and
+        after a clean stop nothing at all.
+        """
         path = self.folder / layout.LEADER_EPOCH_CHECKPOINT
         epochs: LeaderEpochs | None = None
         if layout.LEADER_EPOCH_CHECKPOINT in self._contents.others:
@@ -293,6 +297,8 @@ class _Opening:
         kept = [entry for entry in epochs if entry[1] < self.end_offset]
         last_epoch = kept[-1][0] if kept else NO_LEADER_EPOCH
         kept += [entry for entry in self._seen_epochs if entry[0] > last_epoch]
+        if kept != epochs:
+            log.write_leader_epochs(kept)
         return tuple(kept)
 
 

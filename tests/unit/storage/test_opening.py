@@ -16,6 +16,7 @@ from tests.unit.storage.log_folder import (
 from tidelog.base.errors import StorageError
 from tidelog.base.ids import Offset, ProducerEpoch, ProducerId, TopicId
 from tidelog.records.producer import ProducedBatch, ProducerEntry
+from tidelog.storage.faulty_disk import FaultyDisk
 from tidelog.storage.opening import Replay, replay_producers
 
 TOPIC_ID = TopicId(UUID("57ecf01e-117d-4804-b543-264f42d5e378"))
@@ -170,6 +171,26 @@ class TestLeaderEpochs:
     def test_those_beyond_the_end_are_dropped(self, partition: LogFolder) -> None:
         partition.write(EPOCHS, b"0\n4\n0 0\n1 2\n4 3\n9 4\n")
         assert partition.open(clean=True).leader_epochs == ((0, 0), (1, 2), (4, 3))
+
+    @pytest.mark.parametrize(
+        "left",
+        [b"0\n1\n0 0\n", b"0\n4\n0 0\n1 2\n4 3\n9 4\n", b"\xff", None],
+        ids=["too few", "too many", "damaged", "none"],
+    )
+    def test_what_was_found_is_written_down(self, partition: LogFolder, left: bytes | None) -> None:
+        """The next start may believe the checkpoint, because nothing is scanned after a clean
+        stop."""
+        if left is not None:
+            partition.write(EPOCHS, left)
+        partition.open(recovery_point=Offset(0))
+        assert partition.files()[EPOCHS] == b"0\n3\n0 0\n1 2\n4 3\n"
+
+    def test_what_is_right_is_not_written_again(self, partition: LogFolder) -> None:
+        partition.write(EPOCHS, b"0\n3\n0 0\n1 2\n4 3\n")
+        disk = FaultyDisk(partition.disk)
+        disk.arm("replace_file", f"*{EPOCHS}", StorageError)
+        partition.disk = disk
+        partition.open(recovery_point=Offset(0))
 
 
 class TestCleanStopThatWasNot:
