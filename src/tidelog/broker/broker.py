@@ -431,6 +431,7 @@ class Broker:
                     replication.fetch_max_bytes, replication.tidelog_fetch_answer_bytes
                 ),
                 throttle=self.throttles.leader,
+                is_rack_aware=replication.is_rack_aware,
             ),
             sessions=FetchSessionCache(
                 slots_max=replication.max_incremental_fetch_session_cache_slots,

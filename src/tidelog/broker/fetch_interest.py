@@ -78,11 +78,24 @@ class ParkedFetch:
 class FetchInterest:
     """Connects one fetch machine to the runners of its partitions."""
 
-    __slots__ = ("_watched", "attempt", "fetch", "is_follower", "parked")
+    __slots__ = (
+        "_hurries",
+        "_watched",
+        "attempt",
+        "fetch",
+        "is_follower",
+        "listener_name",
+        "parked",
+    )
 
-    def __init__(self, fetch: Fetch, *, is_follower: bool) -> None:
+    def __init__(
+        self, fetch: Fetch, *, listener_name: str, is_follower: bool, hurries: bool
+    ) -> None:
+        """`hurries`: also quiet news end a wait."""
         self.fetch = fetch
+        self.listener_name = listener_name
         self.is_follower = is_follower
+        self._hurries = hurries
         self.attempt: FetchAttempt | None = None
         self.parked: ParkedFetch | None = None
         self._watched: dict[FetchTarget, PartitionRunner] = {}
@@ -98,6 +111,8 @@ class FetchInterest:
 
     def on_quiet_news(self, target: FetchTarget) -> None:
         self.fetch.on_news(target)
+        if self._hurries and self.parked is not None:
+            self.parked.on_news(0)
 
     def end(self) -> None:
         """The session is no more."""

@@ -12,6 +12,10 @@ Rules, Kafka's (R5):
     - A read_committed reader is told which transactions in what it gets were aborted, and skips
       their records itself.
 
+With `is_rack_aware`, a consumer that says where it stands is told of a replica there rather than
+given records, and a follower is told of a high watermark that it does not know without a wait: it
+has consumers of its own who wait for that.
+
 A follower that lags, of a partition whose leader is throttled (KIP-73), gets nothing while that
 sends as much as it may. It is left out, without an end of its wait.
 
@@ -35,7 +39,8 @@ from tidelog.broker.partitions import Partitions
 from tidelog.broker.replication_throttle import ReplicationThrottle
 from tidelog.core.partition.epochs import UNKNOWN_EPOCH_END
 from tidelog.core.partition.leader import PartitionLeader
-from tidelog.core.sessions import FetchSession, FetchTarget, KnownOffsets
+from tidelog.core.partition.replica_selector import preferred_read_replica
+from tidelog.core.sessions import Fetch, FetchSession, FetchTarget, KnownOffsets
 from tidelog.storage.log import Log, LogRead
 from tidelog.storage.transaction_index import AbortedTransaction as Aborted
 from tidelog.wire.fetch import (
@@ -120,7 +125,13 @@ class Look:
 class FetchReader:
     """Looks at partitions for fetches. Remembers nothing between two looks."""
 
-    __slots__ = ("_answer_memory", "_partitions", "fetch_max_bytes", "throttle")
+    __slots__ = (
+        "_answer_memory",
+        "_partitions",
+        "fetch_max_bytes",
+        "is_rack_aware",
+        "throttle",
+    )
 
     def __init__(
         self,
@@ -129,9 +140,11 @@ class FetchReader:
         answer_memory: MemoryBound,
         fetch_max_bytes: int,
         throttle: ReplicationThrottle,
+        is_rack_aware: bool,
     ) -> None:
         """`throttle` is of what this broker sends as leader."""
         self.throttle = throttle
+        self.is_rack_aware = is_rack_aware
         self._partitions = partitions
         self._answer_memory = answer_memory
         self.fetch_max_bytes = fetch_max_bytes
@@ -154,6 +167,11 @@ class FetchReader:
                 break  # They stay dirty and come first in the next answer.
             try:
                 runner = self.runner(target, request)
+                if self.is_rack_aware and request.rack_id and request.replica_id < 0:
+                    preferred = self._preferred(interest, target, runner, request.rack_id)
+                    if preferred is not None:
+                        self._tell_preferred(look, interest, target, runner, preferred)
+                        continue
                 if is_session:
                     interest.watch(target, runner)
                 look_at = self._look_at
@@ -245,6 +263,8 @@ class FetchReader:
             belongs = interest.fetch.note_left_out(target, offsets)
         else:
             belongs = interest.fetch.note_result(target, offsets, has_data=len(data) > 0)
+        if self.is_rack_aware and request.replica_id >= 0:
+            look.must_tell |= _is_to_hear(interest.fetch, target, offsets)
         if belongs:
             told = _told(aborted) if is_committed_only else None
             look.add(target, _result(target, offsets, told, None, data))
@@ -308,6 +328,38 @@ class FetchReader:
         look.is_full |= _has_no_room(read, target, end_offset, max_bytes)
         return DiskRead(read, aborted)
 
+    def _preferred(
+        self, interest: FetchInterest, target: FetchTarget, runner: PartitionRunner, rack: str
+    ) -> BrokerId | None:
+        """Whom a consumer in `rack` should ask; None: us."""
+        if runner.leader is None:
+            return None
+        brokers = self._partitions.image.brokers
+
+        def is_near(replica: BrokerId) -> bool:
+            broker = brokers.get(replica)
+            return (
+                broker is not None
+                and broker.rack == rack
+                and broker.endpoint(interest.listener_name) is not None
+            )
+
+        return preferred_read_replica(runner.leader, Offset(target.wanted.fetch_offset), is_near)
+
+    def _tell_preferred(
+        self,
+        look: Look,
+        interest: FetchInterest,
+        target: FetchTarget,
+        runner: PartitionRunner,
+        preferred: BrokerId,
+    ) -> None:
+        interest.fetch.note_error(target)
+        interest.unwatch((target,))  # It is looked at every time while it is asked for.
+        look.must_tell = True
+        result = _result(target, _offsets(runner), None, None, b"")
+        look.add(target, result._replace(preferred_read_replica=preferred))
+
     def _tell_error(
         self,
         look: Look,
@@ -344,6 +396,13 @@ def _offsets_of_follower(runner: PartitionRunner) -> KnownOffsets:
         machine.last_stable_offset(runner.producers.first_open_transaction_offset),
         runner.log.log_start_offset,
     )
+
+
+def _is_to_hear(fetch: Fetch, target: FetchTarget, offsets: KnownOffsets) -> bool:
+    """Whether a follower does not know the high watermark."""
+    if not isinstance(fetch, FetchSession):
+        return False  # Nobody remembers what it was told; it hears with its next answer.
+    return target.told is None or target.told.high_watermark < offsets.high_watermark
 
 
 def _require_held(runner: PartitionRunner, target: FetchTarget) -> None:

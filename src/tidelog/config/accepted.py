@@ -68,7 +68,6 @@ NAMES: frozenset[str] = frozenset(
         "process.roles",
         "producer.purgatory.purge.interval.requests",
         "replica.alter.log.dirs.io.max.bytes.per.second",
-        "replica.selector.class",
         "reserved.broker.max.id",
         "security.providers",
         "telemetry.max.bytes",

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from tidelog.base.errors import ConfigError
 from tidelog.config.option import LONG_MAX, ConfigType, option
 
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationConfig:
@@ -161,6 +164,15 @@ class ReplicationConfig:
         "How often high watermarks are written down.",
         minimum=1,
     )
+    replica_selector_class: str | None = option(
+        "replica.selector.class",
+        None,
+        ConfigType.STRING,
+        "Who a consumer is told to read from: the leader, if this is not given, or with the "
+        "rack-aware one an in-sync replica whose broker.rack is the consumer's client.rack. That "
+        "costs each commit another round trip of every follower.",
+        choices=(LEADER_SELECTOR, RACK_AWARE_SELECTOR),
+    )
     fetch_max_bytes: int = option(
         "fetch.max.bytes",
         57_671_680,
@@ -203,6 +215,11 @@ class ReplicationConfig:
         ConfigType.BOOLEAN,
         "Move leaders away before stopping.",
     )
+
+    @property
+    def is_rack_aware(self) -> bool:
+        """Whether consumers are told of replicas that are near them (KIP-392)."""
+        return self.replica_selector_class == RACK_AWARE_SELECTOR
 
     def __post_init__(self) -> None:
         if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:

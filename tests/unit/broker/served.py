@@ -57,6 +57,7 @@ class ServedWorld:
         session_slots: int,
         answer_bytes: int,
         shortcut: Shortcut,
+        is_rack_aware: bool,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.world = world
@@ -72,6 +73,7 @@ class ServedWorld:
                 answer_memory=self.answer_memory,
                 fetch_max_bytes=50 * 2**20,
                 throttle=ReplicationThrottle(BROKER, world.clock),
+                is_rack_aware=is_rack_aware,
             ),
             sessions=self.sessions,
             answer_memory=self.answer_memory,
@@ -402,6 +404,7 @@ async def served_world(
     answer_bytes: int = 2**20,
     dir_count: int = 1,
     shortcut: Shortcut = fast_produce,
+    is_rack_aware: bool = False,
 ) -> AsyncIterator[ServedWorld]:
     async with broker_world(dir_count=dir_count) as world, asyncio.TaskGroup() as tasks:
         yield ServedWorld(
@@ -410,6 +413,7 @@ async def served_world(
             session_slots=session_slots,
             answer_bytes=answer_bytes,
             shortcut=shortcut,
+            is_rack_aware=is_rack_aware,
         )
 
 

@@ -329,3 +329,25 @@ def test_every_topic_default_has_the_bounds_of_its_topic_setting() -> None:
     for setting in TOPIC_SETTINGS.values():
         value = getattr(config.topic_defaults, setting.field_name)
         assert setting.parse(setting.render(value) or "") == value
+
+
+@pytest.mark.parametrize(
+    ("value", "is_rack_aware"),
+    [
+        ("", False),
+        ("org.apache.kafka.common.replica.LeaderSelector", False),
+        ("org.apache.kafka.common.replica.RackAwareReplicaSelector", True),
+    ],
+)
+def test_kafkas_two_replica_selectors_are_known(value: str, is_rack_aware: bool) -> None:
+    config = BrokerConfig.load({"replica.selector.class": value})
+    assert config.replication.is_rack_aware is is_rack_aware
+    assert config.warnings == ()
+    assert not BrokerConfig.load({}).replication.is_rack_aware
+
+
+def test_any_other_replica_selector_is_refused() -> None:
+    with pytest.raises(ConfigError) as refused:
+        BrokerConfig.load({"replica.selector.class": "com.example.Selector"})
+    for known in ("LeaderSelector", "RackAwareReplicaSelector", "com.example.Selector"):
+        assert known in str(refused.value)

@@ -87,7 +87,12 @@ class FetchHandler:
             fetch.start_at(self._turns.random())
         interest = self._interests.get(fetch.session_id)
         if interest is None:
-            interest = FetchInterest(fetch, is_follower=request.replica_id >= 0)
+            interest = FetchInterest(
+                fetch,
+                listener_name=connection.listener_name,
+                is_follower=request.replica_id >= 0,
+                hurries=self.reader.is_rack_aware,
+            )
             if isinstance(fetch, FetchSession):
                 self._interests[fetch.session_id] = interest
         interest.unwatch(opened.removed)

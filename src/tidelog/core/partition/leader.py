@@ -254,7 +254,7 @@ class PartitionLeader:
     def _propose_expansion(self, replica: BrokerId, now_ms: int) -> Effects:
         if replica in self.isr or self.isr_in_flight is not None:
             return NOTHING  # One proposal at a time, so that answers cannot be confused. I5
-        if now_ms < self.propose_from_ms or not self._may_join(replica):
+        if now_ms < self.propose_from_ms or not self.is_heard_of(replica):
             return NOTHING
         # A new leader's high watermark lags behind what its predecessor committed. All of that
         # lies below this epoch's start, so a follower that may be the next leader has to reach
@@ -276,7 +276,7 @@ class PartitionLeader:
             for replica, progress in self.followers.items()
             if progress.log_end_offset == self.log_end_offset
             and replica not in self.isr
-            and self._may_join(replica)
+            and self.is_heard_of(replica)
         }
         return self._propose(self.isr | caught_up) if caught_up else NOTHING
 
@@ -285,8 +285,8 @@ class PartitionLeader:
         epochs = {replica: self.followers[replica].broker_epoch for replica in isr - {self.broker}}
         return (ProposeIsr(isr, epochs, self.leader_epoch, self.isr_version),)
 
-    def _may_join(self, replica: BrokerId) -> bool:
-        """Whether what is known of `replica` is about the life it lives now."""
+    def is_heard_of(self, replica: BrokerId) -> bool:
+        """Whether `replica` is alive, and what is known of it is about the life it lives now."""
         return self.live_brokers.get(replica) == self.followers[replica].broker_epoch
 
     def advance_high_watermark(self, *, now_ms: int) -> Effects:
@@ -314,7 +314,7 @@ class PartitionLeader:
             return True
         # Wait for a follower that is about to join. Otherwise the high watermark runs ahead of
         # it for ever and a set of one never grows again.
-        return self._may_join(replica) and self._keeps_up(progress, now_ms)
+        return self.is_heard_of(replica) and self._keeps_up(progress, now_ms)
 
     def _keeps_up(self, progress: FollowerProgress, now_ms: int) -> bool:
         if progress.log_end_offset == self.log_end_offset:
