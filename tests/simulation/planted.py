@@ -60,7 +60,7 @@ def expand_the_isr_too_early() -> Iterator[None]:
     """Whoever fetches joins, however much it lacks."""
 
     def propose(self: PartitionLeader, replica: BrokerId, now_ms: int) -> Any:
-        if replica in self.isr or self.isr_in_flight is not None or not self._may_join(replica):
+        if replica in self.isr or self.isr_in_flight is not None or not self.is_heard_of(replica):
             return ()
         return self._propose(self.isr | {replica})
 
@@ -136,6 +136,19 @@ def serve_consumers_above_the_high_watermark() -> Iterator[None]:
             return look(self, interest, request, read)
 
     with patch.object(FetchReader, "look", look_further):
+        yield
+
+
+@contextmanager
+def serve_consumers_of_a_follower_above_its_high_watermark() -> Iterator[None]:
+    """A follower gives consumers all that it has copied."""
+    offsets = fetch_reader._offsets_of_follower
+
+    def all_there_is(runner: PartitionRunner) -> Any:
+        end_offset = runner.log.log_end_offset
+        return offsets(runner)._replace(high_watermark=end_offset, last_stable_offset=end_offset)
+
+    with patch.object(fetch_reader, "_offsets_of_follower", all_there_is):
         yield
 
 
@@ -270,6 +283,7 @@ PLANTED: dict[str, Callable[[], Any]] = {
         forget_to_fence_an_old_leader,
         forget_to_fence_an_old_controller,
         serve_consumers_above_the_high_watermark,
+        serve_consumers_of_a_follower_above_its_high_watermark,
         elect_outside_the_isr,
         drop_the_epoch_checkpoint,
         ignore_session_loss,

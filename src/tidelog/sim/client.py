@@ -56,16 +56,16 @@ class SimulatedClient:
         decode: Callable[[memoryview, int], T],
     ) -> T:
         """Ask the leader of `partition`. Raises PeerUnreachable or WireError."""
-        address = self._address_of(partition)
+        address = self.leader_at(partition)
         return await self.ask(address, api_key, version, encode, decode)
 
     def send_to_leader(self, partition: int, encode: Callable[[int, str], bytes]) -> None:
         """Send what is not answered. Raises PeerUnreachable if there is no connection."""
-        peer = self._peer(self._address_of(partition))
+        peer = self._peer(self.leader_at(partition))
         peer.send_only(encode(peer.next_correlation_id(), self.name))
 
     async def connect_to_leader(self, partition: int) -> None:
-        await self._peer(self._address_of(partition)).connect()
+        await self._peer(self.leader_at(partition)).connect()
 
     async def ask(
         self,
@@ -98,10 +98,15 @@ class SimulatedClient:
     def any_broker(self) -> Address:
         return self.random.choice(self._bootstrap)
 
-    def _address_of(self, partition: int) -> Address:
-        broker = self._metadata.brokers.get(self.leader_of(partition).leader)
+    def leader_at(self, partition: int) -> Address:
+        """Where the leader listens. Raises PeerUnreachable if nobody is known to lead."""
+        return self.broker_at(self.leader_of(partition).leader)
+
+    def broker_at(self, broker_id: int) -> Address:
+        """Where a broker listens. Raises PeerUnreachable if it is not known."""
+        broker = self._metadata.brokers.get(broker_id)
         if broker is None:
-            raise PeerUnreachable("nobody leads")
+            raise PeerUnreachable(f"nobody knows broker {broker_id}")
         return Address(*broker)
 
     def _peer(self, address: Address) -> Peer:

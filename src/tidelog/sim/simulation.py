@@ -6,13 +6,14 @@ start ──▶ topic ──▶ workload and faults for some minutes ──▶ m
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
 from tidelog.base.errors import ErrorCode, TidelogError
 from tidelog.broker.peers import Address
+from tidelog.config.replication import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 from tidelog.core.controller.requests import NewTopic
 from tidelog.sim.brokers import PORT, SimulatedBroker
 from tidelog.sim.checkers.committed import CommittedChecker
@@ -44,6 +45,7 @@ from tidelog.sim.workload import (
 from tidelog.sim.world import NeverHappened, World
 
 TOPIC = "records"
+RACKS = ("a", "b", "c")
 PARTITION_COUNT = 2
 REPLICA_LAG_TIME_MAX_MS = 3_000
 UNCLEAN_SHARE = 0.1
@@ -103,10 +105,15 @@ class Simulation:
         )
         self._min_isr = chance.choice(["1", "2", "2", "2"])
         self._allows_unclean = chance.random() < UNCLEAN_SHARE
+        racks = self._racks(world.random_for("racks"))
         self.ledger = Ledger()
         self._brokers = {
             broker_id: SimulatedBroker(
-                world, self._network, self._coordination, broker_id, self._settings(chance)
+                world,
+                self._network,
+                self._coordination,
+                broker_id,
+                {**self._settings(chance), **racks[broker_id]},
             )
             for broker_id in range(1, plan.broker_count + 1)
         }
@@ -166,6 +173,14 @@ class Simulation:
             "tidelog.log.dir.retry.ms": "500",
             "log.flush.offset.checkpoint.interval.ms": "2000",
             **self._plan.settings,
+        }
+
+    def _racks(self, chance: Random) -> dict[int, dict[str, str]]:
+        """Where each broker stands, and whether leaders send consumers to who is near them."""
+        selector = chance.choice([LEADER_SELECTOR, RACK_AWARE_SELECTOR])
+        return {
+            broker_id: {"broker.rack": chance.choice(RACKS), "replica.selector.class": selector}
+            for broker_id in range(1, self._plan.broker_count + 1)
         }
 
     def run(self) -> None:
@@ -229,14 +244,19 @@ class Simulation:
             self._producers.append(producer)
             await producer.run()
 
-        async def consume(process: Process) -> None:
+        async def consume(racks: Sequence[str], process: Process) -> None:
             await SimulatedConsumer(
-                client(process), self.ledger, topic=TOPIC, partition_count=PARTITION_COUNT
+                client(process),
+                self.ledger,
+                topic=TOPIC,
+                partition_count=PARTITION_COUNT,
+                racks=racks,
             ).run()
 
         for number, plan in enumerate(self._plans):
             self._world.spawn(f"producer-{number}", partial(produce, plan))
-        self._world.spawn("consumer-0", consume)
+        self._world.spawn("consumer-0", partial(consume, ()))
+        self._world.spawn("consumer-1", partial(consume, RACKS))
 
     def _become_available(self) -> None:
         """Faults are over: writes are acknowledged again, everywhere, and everybody is in sync."""
@@ -274,6 +294,7 @@ class Simulation:
             producer.is_stopping = True
 
         def is_at_rest() -> bool:
+            self._start_what_ended()  # One that was asked to stop may have taken until now.
             if not all(producer.is_done for producer in self._producers):
                 return False
             return all(self._is_equal(partition) for partition in range(PARTITION_COUNT))

@@ -2,15 +2,17 @@
 
 producer   one batch at a time, in order. acks=all and acks=1: again until it is acknowledged or
            its patience ends (idempotent ones have none); acks=0: sent, never asked about
-consumer   reads every partition from the start, up to the high watermark, for ever
+consumer   reads every partition from the start, up to the high watermark, for ever: at the leader,
+           or at any replica that serves it (KIP-392)
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from tidelog.base.errors import ErrorCode, WireError
-from tidelog.broker.peers import PeerUnreachable
+from tidelog.broker.peers import Address, PeerUnreachable
 from tidelog.records.batch import Codec, iter_headers
 from tidelog.records.record import Record, decode_records, encode_batch
 from tidelog.sim.client import SimulatedClient
@@ -197,8 +199,18 @@ class SimulatedConsumer:
     """Reads one partition after the other, round and round."""
 
     def __init__(
-        self, client: SimulatedClient, ledger: Ledger, *, topic: str, partition_count: int
+        self,
+        client: SimulatedClient,
+        ledger: Ledger,
+        *,
+        topic: str,
+        partition_count: int,
+        racks: Sequence[str],
     ) -> None:
+        """With `racks`: from a broker by chance, whoever leads, each time as if it stood in one
+        of them; and then from the one that it is told to read from."""
+        self._racks = racks
+        self._preferred: dict[int, int] = {}
         self._client = client
         self._ledger = ledger
         self._topic = topic
@@ -213,9 +225,10 @@ class SimulatedConsumer:
                     await self._client.look_again()
 
     async def _read(self, partition: int) -> bool:
+        client = self._client
         try:
-            response = await self._client.ask_leader(
-                partition,
+            response = await client.ask(
+                self._whom_to_ask(partition),
                 ApiKey.FETCH,
                 FETCH_VERSION,
                 partial(self._encode, partition),
@@ -224,6 +237,12 @@ class SimulatedConsumer:
         except (PeerUnreachable, WireError):
             return False
         return self._take(partition, response)
+
+    def _whom_to_ask(self, partition: int) -> Address:
+        if not self._racks:
+            return self._client.leader_at(partition)
+        preferred = self._preferred.pop(partition, None)
+        return self._client.any_broker() if preferred is None else self._client.broker_at(preferred)
 
     def _take(self, partition: int, response: FetchResponse) -> bool:
         for _, _, results in response.topics:
@@ -234,6 +253,8 @@ class SimulatedConsumer:
                         self.out_of_range.append((partition, self.offsets[partition]))
                     return False
                 self._keep(partition, memoryview(result.records))
+                if result.preferred_read_replica >= 0:
+                    self._preferred[partition] = result.preferred_read_replica
         return response.error_code == ErrorCode.NONE
 
     def _keep(self, partition: int, records: memoryview) -> None:
@@ -267,7 +288,7 @@ class SimulatedConsumer:
                 session_epoch=-1,
                 topics=[(self._topic, None, [wanted])],
                 forgotten=[],
-                rack_id="",
+                rack_id=self._client.random.choice(self._racks) if self._racks else "",
                 cluster_id=None,
             ),
         )
