@@ -573,7 +573,11 @@ class PartitionRunner:
         if self.leader is not None:
             self.leader.on_log_start_advanced(self.log.log_start_offset)
         if self.epochs.truncate_from_start(self.log.log_start_offset):
-            self._in_background(self.log.write_leader_epochs, self.epochs.entries)
+            entries = self.epochs.entries
+            # On disk, an epoch without a record would outlive this leadership, and then be taken
+            # for that of records which others wrote.
+            written = entries[:-1] if self.has_unwritten_epoch else entries
+            self._in_background(self.log.write_leader_epochs, written)
         self._announce(0)
 
     # -- roles -----------------------------------------------------------------------------------

@@ -98,6 +98,22 @@ async def test_an_epoch_is_written_down_with_its_first_record() -> None:
 
 
 @in_virtual_time
+async def test_an_epoch_without_records_is_not_written_down_when_records_are_deleted() -> None:
+    async with broker_world() as world:
+        await replicated_world(world, 4)
+        runner = world.runner("t")
+        world.produce("t", plain_batch(3))
+        fetch(world, 3)
+        await become(world, BROKER, 6)
+        fetch(world, 3)
+        await runner.delete_records(Offset(2))
+        await world.settle()
+        assert runner.epochs.entries == ((4, 2), (6, 3))
+        written = world.memory_disk.read_file(runner.log.folder / "leader-epoch-checkpoint")
+        assert written.decode().split() == ["0", "1", "4", "2"]
+
+
+@in_virtual_time
 async def test_acks_all_is_answered_when_the_followers_have_it() -> None:
     async with broker_world() as world:
         waiting = await led_world(world)
