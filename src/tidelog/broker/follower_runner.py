@@ -30,7 +30,14 @@ from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 from tidelog.base.errors import CorruptBatch, ErrorCode, StorageError
-from tidelog.base.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.base.ids import (
+    NO_LEADER_EPOCH,
+    LeaderEpoch,
+    Offset,
+    ProducerId,
+    TopicId,
+    TopicPartition,
+)
 from tidelog.base.ports import Clock
 from tidelog.broker.append_queue import AppendQueue
 from tidelog.broker.flushing import Flusher
@@ -40,8 +47,10 @@ from tidelog.core.partition.epochs import EpochEnd, EpochHistory
 from tidelog.core.partition.follower import PartitionFollower, truncation_offset
 from tidelog.core.transactions.producers import ProducerStates
 from tidelog.records.batch import BatchHeader, checksum_matches, iter_headers
+from tidelog.storage.aborted import is_abort
 from tidelog.storage.log import Log
 from tidelog.storage.opening import Replay, replay_producers
+from tidelog.storage.transaction_index import AbortedTransaction
 from tidelog.wire.fetch import FetchPartitionResult
 
 logger = logging.getLogger(__name__)
@@ -302,11 +311,28 @@ class FollowerRunner:
         if header.leader_epoch > partition.epochs.latest_epoch:
             partition.epochs.assign(LeaderEpoch(header.leader_epoch), start_offset=base_offset)
             partition.on_epochs_changed()
+        first_offset = partition.producers.open_transaction_offset(header.producer_id)
         partition.producers.on_replayed(header)
+        if header.is_control and first_offset is not None and is_abort(batch):
+            self._note_aborted(header, first_offset)
         flusher = partition.flusher
         if flusher.unflushed_records == 0:
             flusher.unflushed_since_ms = now_ms
         flusher.unflushed_records += header.record_count
+
+    def _note_aborted(self, marker: BatchHeader, first_offset: Offset) -> None:
+        """As the leader has: who reads committed records is told of it, here or when we lead."""
+        partition = self._partition
+        offset = Offset(marker.base_offset)
+        still_open = partition.producers.first_open_transaction_offset
+        partition.log.append_aborted(
+            AbortedTransaction(
+                ProducerId(marker.producer_id),
+                first_offset,
+                offset,
+                Offset(offset + 1) if still_open is None else still_open,
+            )
+        )
 
     def _go_on(self) -> None:
         if self._append_rest() is not Verdict.BUSY:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from tidelog.base.errors import CorruptBatch
 from tidelog.base.ids import Offset, ProducerId
-from tidelog.base.ports import Disk, LogFile
+from tidelog.base.ports import BytesLike, Disk
 from tidelog.records.batch import BatchHeader
 from tidelog.records.control import ControlType, decode_transaction_end
 from tidelog.records.producer import ProducerEntry
@@ -78,17 +78,18 @@ def _ended_in(
             if not header.is_control:
                 transactions.on_batch(header)
                 continue
-            aborted = transactions.on_marker(header, is_abort=_is_abort(file, position, header))
+            marker = file.read(position, header.size_bytes)
+            aborted = transactions.on_marker(header, is_abort=is_abort(marker))
             if aborted is not None:
                 yield aborted
     finally:
         file.close()
 
 
-def _is_abort(file: LogFile, position: int, header: BatchHeader) -> bool | None:
-    """Whether the marker at `position` aborts; None if it does not end a transaction at all."""
+def is_abort(marker: BytesLike) -> bool | None:
+    """Whether a control batch aborts; None if it does not end a transaction at all."""
     try:
-        records = decode_records(file.read(position, header.size_bytes))
+        records = decode_records(marker)
         # Compaction may leave a control batch without its record.
         end = decode_transaction_end(records[0].key, records[0].value) if records else None
     except CorruptBatch:

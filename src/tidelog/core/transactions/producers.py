@@ -78,6 +78,10 @@ class ProducerStates:
         """Where the oldest undecided transaction begins. Nothing from there on is stable."""
         return next(iter(self._open_transactions.values()), None)
 
+    def open_transaction_offset(self, producer_id: int) -> Offset | None:
+        """Where the undecided transaction of one producer begins, if it has one here."""
+        return self._open_transactions.get(producer_id)
+
     def on_batch(self, header: BatchHeader) -> ProducedBatch | None:
         """Decide about a client's batch before it is appended.
 

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.support.batches import plain_batch
+from tests.support.batches import NOW_MS, plain_batch
 from tests.unit.broker.followed import answer, follower_of, records, stamped, take
 from tests.unit.broker.served import (
     NEW_SESSION,
@@ -18,10 +18,11 @@ from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.stepped_executor import BACKGROUND, URGENT
 from tests.unit.broker.world import BROKER, OTHER, World, replicated
 from tidelog.base.errors import ErrorCode, StorageError
-from tidelog.base.ids import NO_BROKER
+from tidelog.base.ids import NO_BROKER, Offset
 from tidelog.core.controller.changes import BrokerGone, BrokerRegistered
 from tidelog.core.controller.image import BrokerImage, LastStop
 from tidelog.records.batch import Codec
+from tidelog.records.control import ControlType, TransactionEnd, encode_transaction_end
 from tidelog.records.record import Record, encode_batch
 
 T0 = ("t", 0)
@@ -186,6 +187,27 @@ async def test_read_committed_ends_at_the_first_open_transaction() -> None:
         assert answered.partitions[T0].high_watermark == 3
         client.fetch({T0: 0}, max_wait_ms=0)
         assert client.fetched().offsets() == [0, 1, 2]
+
+
+@in_virtual_time
+async def test_read_committed_is_told_of_aborted_transactions_that_were_copied() -> None:
+    async with following() as served:
+        sent = (
+            transactional(1, offset=0, producer=7)
+            + transactional(1, offset=1, producer=8)
+            + end_of_transaction(ControlType.ABORT, offset=2, producer=7)
+            + end_of_transaction(ControlType.COMMIT, offset=3, producer=8)
+            + end_of_transaction(ControlType.ABORT, offset=4, producer=9)
+        )
+        take(served.world, answer(sent, high_watermark=5))
+        client = served.client()
+        client.fetch({T0: 0}, max_wait_ms=LONG_MS, isolation_level=READ_COMMITTED)
+        fetched = await told(served, client)
+        assert fetched.last_stable_offset == 5
+        assert fetched.aborted == [(7, 0)]
+        # As the log says, so does the index that a restart makes from it.
+        log = served.world.runner("t").log
+        assert log.aborted_transactions(Offset(0), end_offset=Offset(5)) == ((7, 0, 2, 1),)
 
 
 @pytest.mark.parametrize(
@@ -408,16 +430,32 @@ async def test_parked_consumers_hear_that_the_log_begins_elsewhere() -> None:
         assert (fetched.code, fetched.high_watermark, fetched.log_start_offset) == (0, 7, 7)
 
 
-def transactional(count: int, *, offset: int) -> bytes:
+def transactional(count: int, *, offset: int, producer: int = 9) -> bytes:
     """A batch of a transaction, as the leader has it."""
     batch = encode_batch(
-        [Record(number, 1_700_000_000_000, None, b"value", ()) for number in range(count)],
+        [Record(number, NOW_MS, None, b"value", ()) for number in range(count)],
         leader_epoch=-1,
         codec=Codec.NONE,
-        producer_id=9,
+        producer_id=producer,
         producer_epoch=0,
         base_sequence=0,
         is_transactional=True,
         is_control=False,
+    )
+    return stamped(batch, offset=offset, epoch=EPOCH)
+
+
+def end_of_transaction(end: ControlType, *, offset: int, producer: int) -> bytes:
+    """The marker that ends a transaction, as the leader has it."""
+    key, value = encode_transaction_end(TransactionEnd(end, 0))
+    batch = encode_batch(
+        [Record(0, NOW_MS, key, value, ())],
+        leader_epoch=-1,
+        codec=Codec.NONE,
+        producer_id=producer,
+        producer_epoch=0,
+        base_sequence=-1,
+        is_transactional=True,
+        is_control=True,
     )
     return stamped(batch, offset=offset, epoch=EPOCH)
