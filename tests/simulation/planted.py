@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tidelog.base.errors import ErrorCode
-from tidelog.base.ids import BrokerId, Offset
+from tidelog.base.ids import NO_BROKER, BrokerId, Offset
 from tidelog.broker import fetch_reader, replica_logs, replicas
 from tidelog.broker.broker import Broker
 from tidelog.broker.cluster_tree import ClusterTree, Fence
@@ -25,6 +25,7 @@ from tidelog.coordination.port import Set
 from tidelog.core.controller import election, isr
 from tidelog.core.controller.election import LeaderChoice, NextState
 from tidelog.core.controller.image import LastStop
+from tidelog.core.controller.isr import IsrOutcome, IsrProposal
 from tidelog.core.partition.epochs import EpochHistory
 from tidelog.core.partition.leader import FollowerProgress, PartitionLeader, elected
 from tidelog.core.transactions.producers import ProducerStates
@@ -83,14 +84,20 @@ def high_watermark_from_the_smaller_set() -> Iterator[None]:
 
 @contextmanager
 def forget_to_fence_an_old_leader() -> Iterator[None]:
-    """The controller takes proposals against states that have passed."""
+    """The controller takes what somebody proposes who led once; who leads now stays a member."""
+    alter = isr._altered
 
-    def is_taken(proposal: Any, state: Any, sender: Any) -> bool:
-        return False
+    def altered(image: Any, before: Any, proposal: IsrProposal, *args: Any) -> IsrOutcome:
+        _, state = isr._find(image, before, proposal)
+        if state.leader not in {*proposal.members, NO_BROKER}:
+            everybody = (*proposal.isr, (state.leader, isr.ANY_BROKER_EPOCH))
+            proposal = dataclasses.replace(proposal, isr=everybody)
+        return alter(image, before, proposal, *args)
 
     with (
+        patch.object(isr, "_altered", altered),
         patch.object(isr, "_require_current", lambda *_: None),
-        patch.object(isr, "_is_taken_already", is_taken),
+        patch.object(isr, "_is_taken_already", lambda *_: False),
         patch.object(election.Candidates, "require_registered", lambda *_: None),
     ):
         yield

@@ -148,17 +148,17 @@ def _is_current(runner: PartitionRunner, proposal: ProposeIsr) -> bool:
 def _settle(runner: PartitionRunner, proposal: ProposeIsr, result: IsrResult) -> None:
     if not _is_current(runner, proposal):
         return
-    code = ErrorCode(result.error_code)
-    if code is ErrorCode.NONE:
+    code = result.error_code
+    if code == ErrorCode.NONE:
         runner.on_isr_changed(frozenset(map(BrokerId, result.isr)), version=result.partition_epoch)
     elif code in _OUTDATED:
         # Perhaps by this very proposal, made before and answered into the void. The controller
         # says what the state is; until then the larger set counts.
         logger.info(
             "proposal is outdated",
-            extra={"partition": runner.topic_partition, "error": code.name},
+            extra={"partition": runner.topic_partition, "error": code},
         )
     else:
         # While a member stops, or its disk is away, it is proposed and refused again and again.
-        logger.debug("isr refused", extra={"partition": runner.topic_partition, "error": code.name})
+        logger.debug("isr refused", extra={"partition": runner.topic_partition, "error": code})
         runner.on_isr_refused(proposal)
