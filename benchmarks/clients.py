@@ -14,11 +14,14 @@ from confluent_kafka.admin import AdminClient
 from benchmarks.load import (
     BulkTask,
     ConsumeTask,
+    FailoverTask,
+    Interruption,
     Latencies,
     LatencyTask,
     ProduceTask,
     Throughput,
 )
+from benchmarks.subjects import Cluster
 from tests.support.clients import create_topic
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,11 +60,56 @@ def running_bulk(bootstrap: str, topic: str, task: BulkTask) -> Iterator[None]:
             process.communicate(timeout=LOAD_TIMEOUT_S)
 
 
+class Interrupted:
+    """A producer at work that is told when its leader was killed."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def result(self, killed_at_s: float) -> Interruption:
+        """How long it was interrupted; waits until it is not any more."""
+        stdout, _ = self._process.communicate(f"{killed_at_s!r}\n", timeout=LOAD_TIMEOUT_S)
+        if self._process.returncode != 0:
+            raise LoadFailed("the producer found nobody to go on with")
+        return Interruption(**json.loads(stdout.splitlines()[-1]))
+
+
+@contextmanager
+def running_failover(bootstrap: str, topic: str, task: FailoverTask) -> Iterator[Interrupted]:
+    """A producer that waits for its leader to be killed."""
+    command = _command("failover", bootstrap, topic, asdict(task))
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != "running\n":
+                raise LoadFailed("the producer did not start")
+            yield Interrupted(process)
+        finally:
+            process.kill()
+
+
 @contextmanager
 def topic_for_a_while(bootstrap: str, topic: str, *, partition_count: int) -> Iterator[None]:
     create_topic(bootstrap, topic, partition_count=partition_count, config={})
     yield
     drop_topic(bootstrap, topic)
+
+
+@contextmanager
+def replicated_topic(cluster: Cluster, topic: str, *, partition_count: int) -> Iterator[None]:
+    """With a replica on each of three brokers, all in sync, led by each in turn."""
+    cluster.create(topic, *in_turn(partition_count))
+    cluster.wait_whole(topic)
+    yield
+    drop_topic(cluster.bootstrap, topic)
+
+
+def in_turn(partition_count: int) -> list[list[int]]:
+    """Replicas of partitions that brokers 1, 2 and 3 lead in turn."""
+    turns = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+    return [turns[n % len(turns)] for n in range(partition_count)]
 
 
 def drop_topic(bootstrap: str, topic: str) -> None:

@@ -33,7 +33,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks.environment import describe_environment
 from benchmarks.results import MISSED, Answer, Metric
-from benchmarks.subjects import FLOOR, KAFKA, TIDELOG, Subject, new_subject
+from benchmarks.subjects import (
+    FLOOR,
+    KAFKA,
+    TIDELOG,
+    Cluster,
+    Subject,
+    new_subject,
+    running_cluster,
+)
 from benchmarks.tables import print_answer
 from scripts.peers import why_kafka_is_unavailable
 
@@ -91,6 +99,15 @@ class Bench:
             started[name] = subject
         return started
 
+    def start_clusters(self, names: Sequence[str]) -> dict[str, Cluster]:
+        """Three brokers of each of these, running until the script ends."""
+        started: dict[str, Cluster] = {}
+        for name in names:
+            self.say(f"starting three brokers of {name}")
+            folder = self.folder / f"{name}-cluster"
+            started[name] = self.running.enter_context(running_cluster(name, folder, {}))
+        return started
+
     def turns(self, what: str, names: Sequence[str]) -> Iterator["Turn"]:
         """Each system once per round, rounds of warming up first, in an order that rotates."""
         total = (self.warm_up_rounds + self.rounds) * len(names)
@@ -145,9 +162,14 @@ class Pass:
                 metric.record(series, value)
 
 
-def run_script(script: str, question: str, measure: Callable[[Bench], None]) -> int:
-    """The `main` of every benchmark."""
-    arguments = _parse_arguments(script, question)
+def run_script(
+    script: str,
+    question: str,
+    measure: Callable[[Bench], None],
+    subjects: Sequence[str] = (TIDELOG, KAFKA, FLOOR),
+) -> int:
+    """The `main` of every benchmark. `subjects` are what it can measure."""
+    arguments = _parse_arguments(script, question, subjects)
     environment = describe_environment()
     folder = Path(tempfile.mkdtemp(prefix=f"tidelog-{script}-", dir=arguments.folder))
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -176,7 +198,7 @@ def run_script(script: str, question: str, measure: Callable[[Bench], None]) -> 
     return 1 if _missed(answer) else 0
 
 
-def _parse_arguments(script: str, question: str) -> argparse.Namespace:
+def _parse_arguments(script: str, question: str, subjects: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{script}", description=question)
     parser.add_argument("--quick", action="store_true", help="less load, fewer rounds, no answer")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
@@ -185,8 +207,8 @@ def _parse_arguments(script: str, question: str) -> argparse.Namespace:
     parser.add_argument(
         "--subjects",
         type=lambda text: text.split(","),
-        default=[TIDELOG, KAFKA, FLOOR],
-        help="which of tidelog,kafka,floor to measure (default: all)",
+        default=list(subjects),
+        help=f"which of {','.join(subjects)} to measure (default: all)",
     )
     return parser.parse_args()
 

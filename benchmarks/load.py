@@ -9,20 +9,26 @@ lock with the one that measures nor carry anything from one round to the next.
     latency      one record at a time, each from `produce` to its delivery report
     consume      all partitions of a topic from their start
     bulk         batched records until SIGTERM, as a neighbour that others are measured beside
+    failover     a record every millisecond; prints `running`, reads when the leader was killed,
+                 and ends when every partition has taken a record that was sent after that
 """
 
 import json
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 CLIENT_TIMEOUT_S = 120.0
 CALL_BATCH = 500
 CONSUME_BATCH = 10_000
+STEADY_INTERVAL_S = 0.001
+STEADY_RECORDS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +60,11 @@ class BulkTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailoverTask:
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
     """`client_cpu_s` shows whether the client was the limit."""
 
@@ -66,6 +77,15 @@ class Latencies:
     p50_ms: float
     p99_ms: float
     max_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interruption:
+    """`gap_s`: the longest time between two acknowledgements of one partition. `whole_s`: from the
+    kill until every partition had taken a record that was sent after it."""
+
+    gap_s: float
+    whole_s: float
 
 
 def produce(bootstrap: str, topic: str, task: ProduceTask) -> Throughput:
@@ -152,6 +172,49 @@ def bulk(bootstrap: str, topic: str, task: BulkTask) -> Throughput:
     )
 
 
+def failover(bootstrap: str, topic: str, task: FailoverTask) -> Interruption:
+    """The clock is the kernel's, which is the same for the one that kills."""
+    producer = _producer(bootstrap, {"acks": "all"})
+    steady, burst = _Acknowledged(), _Acknowledged()
+    for n in range(task.partition_count):  # It connects, and knows every leader.
+        producer.produce(topic, b"x", partition=n, on_delivery=_Acknowledged())
+    producer.flush(CLIENT_TIMEOUT_S)
+    killed: list[float] = []
+    listener = threading.Thread(
+        target=lambda: killed.append(float(sys.stdin.readline())), daemon=True
+    )
+    has_sent = False
+    started = time.monotonic()
+    while len(burst.at_s) < task.partition_count:
+        producer.produce(topic, b"x", partition=0, on_delivery=steady)
+        if listener.ident is None and len(steady.at_s) >= STEADY_RECORDS:
+            listener.start()
+            sys.stdout.write("running\n")
+            sys.stdout.flush()
+        if killed and not has_sent:
+            has_sent = True
+            for n in range(task.partition_count):
+                producer.produce(topic, b"x", partition=n, on_delivery=burst)
+        producer.poll(STEADY_INTERVAL_S)
+        if time.monotonic() - started > CLIENT_TIMEOUT_S:
+            raise TimeoutError(f"{len(burst.at_s)} of {task.partition_count} partitions are back")
+    producer.flush(CLIENT_TIMEOUT_S)
+    gaps = [after - before for before, after in pairwise(steady.at_s)]
+    return Interruption(gap_s=max(gaps), whole_s=max(burst.at_s) - killed[0])
+
+
+class _Acknowledged:
+    """When records were acknowledged."""
+
+    def __init__(self) -> None:
+        self.at_s: list[float] = []
+
+    def __call__(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            raise ConnectionError(str(error))
+        self.at_s.append(time.monotonic())
+
+
 class _DeliveryReport:
     """Remembers that the record sent last was acknowledged."""
 
@@ -205,6 +268,7 @@ def main(task_name: str, bootstrap: str, topic: str, fields: str) -> None:
         "produce": lambda data: produce(bootstrap, topic, ProduceTask(**data)),  # type: ignore[arg-type]
         "latency": lambda data: latency(bootstrap, topic, LatencyTask(**data)),  # type: ignore[arg-type]
         "consume": lambda data: consume(bootstrap, topic, ConsumeTask(**data)),  # type: ignore[arg-type]
+        "failover": lambda data: failover(bootstrap, topic, FailoverTask(**data)),  # type: ignore[arg-type]
         "bulk": lambda data: bulk(bootstrap, topic, BulkTask(**data)),  # type: ignore[arg-type]
     }
     answer = tasks[task_name](json.loads(fields))

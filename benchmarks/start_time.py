@@ -3,24 +3,36 @@
 The client is there first, with its record queued, and tries to connect every few milliseconds. Two
 starts per round: in an empty folder, where the topic is created on first use, and again after a
 clean stop, where it is there already. Kafka's data folder is formatted before the clock starts. The
-floor is a bare Python interpreter that opens a port.
+floor is a bare Python interpreter that opens a port. The same for three brokers, started together:
+the topic has three replicas, of which two must have the record.
 """
 
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from confluent_kafka import KafkaError, Message, Producer
 
 from benchmarks.harness import Bench, run_script
 from benchmarks.results import Metric, Target
-from benchmarks.subjects import FLOOR, KAFKA, TIDELOG, Broker, new_broker
+from benchmarks.subjects import (
+    FLOOR,
+    KAFKA,
+    TIDELOG,
+    Broker,
+    Cluster,
+    new_broker,
+    new_cluster,
+)
+from tests.support.broker_cluster import BrokerCluster
 from tests.support.kafka_process import KafkaProcess
 from tests.support.ports import free_port
 
-QUESTION = "How long from starting one broker to its first acknowledged record? (T1)"
+QUESTION = "How long from starting brokers to the first acknowledged record? (T1)"
 TOPIC = "first"
 START_TIMEOUT_S = 60.0
 A_FIFTH_OF_KAFKA = Target(requirement="T1", of=TIDELOG, against=KAFKA, at_most=0.2)
@@ -32,25 +44,28 @@ BARE_SERVER = (
 
 
 def measure(bench: Bench) -> None:
-    empty = bench.metric(Metric("in an empty folder", "s", (A_FIFTH_OF_KAFKA,)))
-    again = bench.metric(Metric("after a clean stop", "s", (A_FIFTH_OF_KAFKA,)))
     # Nothing stays warm in a process that has yet to start, but the files it reads do.
     bench.warm_up_rounds = 1
-    for turn in bench.turns("starting", bench.subjects):
-        folder = bench.folder / turn.label
-        if turn.name == FLOOR:
-            turn.record(empty, _start_bare_server())
-            continue
-        broker = new_broker(turn.name, folder, {})
-        turn.record(empty, _start_to_first_record(broker))
-        broker.stop()
-        turn.record(again, _start_to_first_record(broker))
-        broker.stop()
+    for count, new in ((1, new_broker), (3, new_cluster)):
+        of = "" if count == 1 else "three brokers, "
+        empty = bench.metric(Metric(f"{of}in an empty folder", "s", (A_FIFTH_OF_KAFKA,)))
+        again = bench.metric(Metric(f"{of}after a clean stop", "s", (A_FIFTH_OF_KAFKA,)))
+        names = [name for name in bench.subjects if count == 1 or name != FLOOR]
+        for turn in bench.turns(f"starting {count}", names):
+            if turn.name == FLOOR:
+                turn.record(empty, _start_bare_server())
+                continue
+            started = new(turn.name, bench.folder / f"{turn.label}-{count}", {})
+            turn.record(empty, _start_to_first_record(started))
+            _stop_at_once(started)
+            turn.record(again, _start_to_first_record(started))
+            _stop_at_once(started)
 
 
-def _start_to_first_record(broker: Broker) -> float:
-    if isinstance(broker, KafkaProcess):
-        broker.format()
+def _start_to_first_record(started: Broker | Cluster) -> float:
+    for broker in _brokers(started):
+        if isinstance(broker, KafkaProcess):
+            broker.format()
     acknowledged: list[float] = []
 
     def on_delivery(error: KafkaError | None, _message: Message) -> None:
@@ -58,15 +73,28 @@ def _start_to_first_record(broker: Broker) -> float:
             raise ConnectionError(str(error))
         acknowledged.append(time.perf_counter())
 
-    producer = _impatient_producer(broker.bootstrap)
+    producer = _impatient_producer(started.bootstrap)
     producer.produce(TOPIC, b"first", on_delivery=on_delivery)
-    started = time.perf_counter()
-    broker.launch()
+    started_s = time.perf_counter()
+    for broker in _brokers(started):
+        broker.launch()
     while not acknowledged:
         producer.poll(0.1)
-        if time.perf_counter() - started > START_TIMEOUT_S:
-            raise TimeoutError(broker.log_text())
-    return acknowledged[0] - started
+        if time.perf_counter() - started_s > START_TIMEOUT_S:
+            raise TimeoutError(started.log_text())
+    return acknowledged[0] - started_s
+
+
+def _brokers(started: Broker | Cluster) -> Sequence[Broker]:
+    if isinstance(started, BrokerCluster):
+        return list(started.brokers.values())
+    return [started]
+
+
+def _stop_at_once(started: Broker | Cluster) -> None:
+    """A clean stop of all, none waiting for another: nobody is there to take over."""
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda broker: broker.stop(), _brokers(started)))
 
 
 def _impatient_producer(bootstrap: str) -> Producer:

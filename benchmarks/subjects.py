@@ -1,7 +1,9 @@
 """The systems that are measured side by side, all as child processes with one interface.
 
-tidelog      the broker of this tree
-kafka        Apache Kafka with the JVM flags and the 1 GB heap of its own start script
+tidelog      the broker of this tree, or three of them on the embedded coordinator
+zookeeper    three of the same on a ZooKeeper ensemble of three
+kafka        Apache Kafka with the JVM flags and the 1 GB heap of its own start script; three nodes
+             are brokers and controllers at once
 floor        what nothing can beat: for client load librdkafka's own C broker, which keeps no
              file; for raw requests the C server in floor.c
 """
@@ -9,14 +11,20 @@ floor        what nothing can beat: for client load librdkafka's own C broker, w
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.broker_cluster import BrokerCluster
 from tests.support.broker_process import BrokerProcess
 from tests.support.kafka_process import SERVER_FLAGS, KafkaProcess
+from tests.support.ports import free_port
 from tests.support.server_process import ServerProcess
+from tests.support.three_brokers import BROKER_IDS, ThreeBrokers
+from tests.support.zookeeper import READY_WITHIN_S, ServersForTests
 
 TIDELOG = "tidelog"
+ZOOKEEPER = "zookeeper"
 KAFKA = "kafka"
 FLOOR = "floor"
 KAFKA_HEAP_MIB = 1_024
@@ -25,7 +33,12 @@ SETTINGS = {"log.segment.delete.delay.ms": "0"}
 FLOOR_SOURCE = Path(__file__).with_name("floor.c")
 LISTENING = re.compile(r"^listening on (\S+:\d+)$", re.MULTILINE)
 
+# What a careful operator has (D4): three replicas, of which two must have a record.
+REPLICATED = {"default.replication.factor": "3", "min.insync.replicas": "2"}
+ZOOKEEPER_SERVERS = 3
+
 Broker = BrokerProcess | KafkaProcess
+Cluster = BrokerCluster[BrokerProcess] | BrokerCluster[KafkaProcess]
 
 
 class NoCompiler(Exception):
@@ -71,6 +84,45 @@ def new_subject(name: str, folder: Path, settings: Mapping[str, str]) -> Subject
     if name == FLOOR:
         return FloorProcess(folder, [sys.executable, "-m", "benchmarks.mock_broker"])
     return new_broker(name, folder, settings)
+
+
+def new_cluster(name: str, folder: Path, settings: Mapping[str, str]) -> Cluster:
+    """Three brokers that have yet to be started."""
+    all_settings = {**SETTINGS, **REPLICATED, **settings}
+    if name == TIDELOG:
+        return ThreeBrokers(folder, all_settings)
+    assert name == KAFKA
+    controller_ports = {node_id: free_port() for node_id in BROKER_IDS}
+    brokers = {
+        node_id: KafkaProcess(
+            folder / f"broker-{node_id}",
+            all_settings,
+            jvm_flags=SERVER_FLAGS,
+            heap_mib=KAFKA_HEAP_MIB,
+            node_id=node_id,
+            controller_ports=controller_ports,
+        )
+        for node_id in BROKER_IDS
+    }
+    return BrokerCluster(folder, brokers)
+
+
+@contextmanager
+def running_cluster(name: str, folder: Path, settings: Mapping[str, str]) -> Iterator[Cluster]:
+    """Three brokers at work, and the ZooKeeper ensemble that those of `zookeeper` need."""
+    if name != ZOOKEEPER:
+        with new_cluster(name, folder, settings) as cluster:
+            yield cluster
+        return
+    servers = ServersForTests(folder / "servers", server_count=ZOOKEEPER_SERVERS, port=0)
+    servers.start(ready_within_s=READY_WITHIN_S, is_cancelled=lambda: False)
+    try:
+        on_zookeeper = {**SETTINGS, **REPLICATED, **settings}
+        coordination = f"zookeeper:{servers.hosts}"
+        with ThreeBrokers(folder, on_zookeeper, coordination=coordination) as cluster:
+            yield cluster
+    finally:
+        servers.stop()
 
 
 def new_raw_floor(folder: Path, mode: str, file: Path, answer_size_bytes: int) -> FloorProcess:

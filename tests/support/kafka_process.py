@@ -1,4 +1,4 @@
-"""Apache Kafka as a child process: one node that is broker and controller (KRaft).
+"""Apache Kafka as child processes, each broker and controller at once (KRaft): one, or three.
 
 The same interface as `BrokerProcess`, so that a test written for one runs on the other. The jars
 come from `scripts/peers.py`.
@@ -26,6 +26,15 @@ SERVER_FLAGS = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
+# What a node by itself needs to have replicas of its own topics.
+ALONE = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
 
 
 def java_command(flags: Sequence[str], main_class: str, *arguments: str) -> list[str]:
@@ -44,13 +53,21 @@ class KafkaProcess(ServerProcess):
         *,
         jvm_flags: Sequence[str] = QUICK_START_FLAGS,
         heap_mib: int = 512,
+        node_id: int = NODE_ID,
+        controller_ports: Mapping[int, int] | None = None,
     ) -> None:
+        """`controller_ports`: of every node of the cluster, unless this is the only one."""
         super().__init__(folder)
         self.port = free_port()
         self.data_folder = folder / "data"
         self._properties = folder / "server.properties"
         self._jvm_flags = (*jvm_flags, f"-Xms{heap_mib}m", f"-Xmx{heap_mib}m")
-        self._settings = {**_combined_node(self.port, self.data_folder), **(settings or {})}
+        self._settings = {
+            **_combined_node(node_id, self.port, controller_ports or {node_id: free_port()}),
+            **({} if controller_ports else ALONE),
+            "log.dirs": str(self.data_folder),
+            **(settings or {}),
+        }
         self._probe: Consumer | None = None
 
     @property
@@ -100,21 +117,15 @@ def _leads_every_partition(consumer: Consumer) -> bool:
     return bool(cluster.brokers) and all(answer.error is None for answer in answers)
 
 
-def _combined_node(port: int, data_folder: Path) -> dict[str, str]:
-    controller_port = free_port()
+def _combined_node(node_id: int, port: int, controller_ports: Mapping[int, int]) -> dict[str, str]:
+    voters = [f"{each}@127.0.0.1:{its_port}" for each, its_port in controller_ports.items()]
+    controller = f"CONTROLLER://127.0.0.1:{controller_ports[node_id]}"
     return {
         "process.roles": "broker,controller",
-        "node.id": str(NODE_ID),
-        "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{controller_port}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "node.id": str(node_id),
+        "controller.quorum.voters": ",".join(voters),
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},{controller}",
         "controller.listener.names": "CONTROLLER",
-        "log.dirs": str(data_folder),
-        "offsets.topic.replication.factor": "1",
-        "offsets.topic.num.partitions": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
     }
 
