@@ -101,7 +101,8 @@ class _Untold:
     roles: dict[str, set[int]] = field(default_factory=dict)
     entities: dict[tuple[EntityKind, str], None] = field(default_factory=dict)
     deleted_topics: dict[TopicId, None] = field(default_factory=dict)
-    stopped: dict[TopicPartition, StoppedReplica] = field(default_factory=dict)
+    stopped: dict[tuple[TopicId, int], StoppedReplica] = field(default_factory=dict)
+    """By the id of the topic: one of the same name may have come and gone since."""
 
     def __bool__(self) -> bool:
         return bool(
@@ -336,7 +337,7 @@ class _Channel:
     def note_stopped(
         self, topic: str, topic_id: TopicId, partition: int, leader_epoch: LeaderEpoch
     ) -> None:
-        self.untold.stopped[TopicPartition(topic, partition)] = StoppedReplica(
+        self.untold.stopped[topic_id, partition] = StoppedReplica(
             topic, topic_id.bytes, partition, leader_epoch, delete=True
         )
 
@@ -430,13 +431,13 @@ class _Channel:
     def _stops(self, image: ClusterImage, untold: _Untold) -> list[StoppedReplica]:
         """Without those that this broker is to have again by now: it has just been told so."""
         return [
-            stopped
-            for one, stopped in untold.stopped.items()
-            if not self._is_assigned(image, one, stopped.topic_id)
+            stopped for stopped in untold.stopped.values() if not self._is_assigned(image, stopped)
         ]
 
-    def _is_assigned(self, image: ClusterImage, one: TopicPartition, topic_id: bytes) -> bool:
-        return self._holds(image, one) and image.topics[one.topic].topic_id.bytes == topic_id
+    def _is_assigned(self, image: ClusterImage, stopped: StoppedReplica) -> bool:
+        if not self._holds(image, TopicPartition(stopped.topic, stopped.partition)):
+            return False
+        return image.topics[stopped.topic].topic_id.bytes == stopped.topic_id
 
     def _told(self, roles: LeaderAndIsrRequest, failed: Sequence[FailedPartition]) -> Told:
         names: Mapping[bytes, str] = {topic.topic_id: topic.name for topic in roles.topics}

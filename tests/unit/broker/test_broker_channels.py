@@ -363,6 +363,27 @@ async def test_a_topic_made_again_with_less_while_a_broker_was_deaf_is_what_it_i
 
 
 @in_virtual_time
+async def test_two_topics_of_one_name_that_come_and_go_are_both_stopped() -> None:
+    image = cluster(brokers(1, 2), topic("t", 7, partition(2)))
+    async with channelled(image) as channels:
+        channels[2].gate.clear()
+        channels.publish(TopicDeleted("t", image.topics["t"].topic_id))
+        later = topic("t", 8, partition(2))
+        channels.publish(TopicCreated(later, {}))
+        channels.publish(TopicDeleted("t", later.topic_id))
+        channels[2].take()
+        channels[2].gate.set()
+        await settled()
+        stop = channels[2].take()[-1]
+        assert isinstance(stop, StopReplicaRequest)
+        assert {one.topic_id for one in stop.partitions} == {
+            image.topics["t"].topic_id.bytes,
+            later.topic_id.bytes,
+        }
+        assert channels[2].roles == {}
+
+
+@in_virtual_time
 async def test_a_deaf_broker_is_tried_less_and_less_often_and_holds_up_nobody() -> None:
     async with channelled(cluster(brokers(1, 2), topic("t", 7, partition(1, 2)))) as channels:
         channels[2].error = lambda: PeerUnreachable("test")
