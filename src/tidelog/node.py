@@ -27,7 +27,7 @@ from tidelog.coordination import sqlite
 from tidelog.coordination.port import Coordinator
 from tidelog.core.controller.image import Endpoint
 from tidelog.storage.disk import RealDisk
-from tidelog.storage.layout import META_PROPERTIES
+from tidelog.storage.layout import BOOT_ID, META_PROPERTIES
 from tidelog.storage.meta_properties import read_meta_properties
 from tidelog.telemetry import logs
 
@@ -88,9 +88,14 @@ class Node:
         )
 
     def _with_found_cluster_id(self) -> BrokerConfig:
-        """A new cluster on folders that have an identity already goes by that (adoption)."""
+        """A new cluster on folders that have an identity already goes by that (adoption).
+
+        Not on those that a broker of ours left: their cluster has a coordinator.
+        """
         coordination = self._config.coordination
         if coordination.tidelog_cluster_id is not None:
+            return self._config
+        if any(self._disk.exists(path / BOOT_ID) for path in self._config.log_dirs):
             return self._config
         for path in self._config.log_dirs:
             try:

@@ -37,7 +37,7 @@ def new_controller(where: str) -> ControllerRunner:
 
 
 async def start(runner: ControllerRunner) -> ClusterImage:
-    await runner.join()
+    await runner.join(None)
     endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "localhost", 9092)
     await runner.register((endpoint,), LastStop.CLEAN)
     return runner.image

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -27,6 +28,7 @@ from tests.support.clients import (
 )
 from tests.support.command_line import objects, tidelog
 from tests.support.raw_client import FetchFrom, RawClient
+from tests.support.server_process import ServerFailed
 from tidelog.base.clock import SystemClock
 from tidelog.base.errors import ConfigError, ErrorCode
 from tidelog.broker.memory import MemoryBound
@@ -284,3 +286,21 @@ def test_topics_are_not_created_in_a_database_that_was_removed(broker: BrokerPro
     send(broker.bootstrap, "before", [record], partition=0, settings={})
     database.with_name("elsewhere.sqlite").rename(database)
     create_topic(broker.bootstrap, "after", partition_count=1, config={})
+
+
+def test_a_broker_whose_database_is_gone_does_not_make_topics_of_its_copies(
+    broker: BrokerProcess,
+) -> None:
+    """It did, and other brokers of that cluster deleted theirs, which were complete."""
+    create_topic(broker.bootstrap, "kept", partition_count=1, config={})
+    broker.stop()
+    [database] = broker.folder.rglob("coordination.sqlite")
+    coordination, elsewhere = database.parent, broker.folder / "elsewhere"
+    shutil.move(coordination, elsewhere)
+    with pytest.raises(ServerFailed, match=r"log.dirs belongs to cluster \S+, but the coordinator"):
+        broker.start()
+    shutil.rmtree(coordination)
+    shutil.move(elsewhere, coordination)
+    broker.start()
+    [record] = numbered_records(1, value_size_bytes=10, seed="kept")
+    send(broker.bootstrap, "kept", [record], partition=0, settings={})

@@ -61,7 +61,7 @@ def test_a_move_goes_on_without_the_controller_that_began_it(delay_ms: int) -> N
         cluster.until(lambda: not cluster.has_folder(others[0], TOPIC))
 
 
-def test_a_replica_that_was_moved_while_its_broker_was_away_is_deleted_when_it_returns() -> None:
+def test_a_replica_that_was_moved_while_its_broker_was_away_is_set_aside_when_it_returns() -> None:
     with simulated_cluster(3) as cluster:
         moving_cluster(cluster)
         cluster.brokers[1].kill()

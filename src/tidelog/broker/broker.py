@@ -66,9 +66,17 @@ from tidelog.config.broker import BrokerConfig
 from tidelog.config.network import NetworkConfig
 from tidelog.coordination.port import Coordinator
 from tidelog.core.controller.changes import changes_between
-from tidelog.core.controller.image import EMPTY_IMAGE, BrokerImage, Endpoint, LastStop
+from tidelog.core.controller.image import (
+    EMPTY_IMAGE,
+    NO_CONTROLLER_EPOCH,
+    BrokerImage,
+    Endpoint,
+    LastStop,
+)
 from tidelog.core.sessions import FetchSessionCache
+from tidelog.storage.layout import BOOT_ID, META_PROPERTIES
 from tidelog.storage.log_dir import LogDir, open_log_dir
+from tidelog.storage.meta_properties import read_meta_properties
 from tidelog.wire.api import ApiKey
 from tidelog.wire.controlled_shutdown import ControlledShutdownRequest
 
@@ -140,7 +148,7 @@ class Broker:
         controller = self.controller
         server = self._server(loop)
         endpoints = await self._bind(server)
-        image = await controller.join()
+        image = await controller.join(self._cluster_of_folders())
         log_dirs = await self._open_log_dirs(loop, image.cluster_id)
         departures = self._departures(tasks)
         replicas = self._replicas(log_dirs, tasks, departures)
@@ -231,11 +239,29 @@ class Broker:
             logger.info("last stop was not clean", extra={"stop": stop.value})
         return stop
 
+    def _cluster_of_folders(self) -> str | None:
+        """The cluster that the folders here belong to, if a broker of ours has served from them.
+
+        Its coordinator knows them. With another the first to come would make topics of the copies
+        that it has, and the others' would be nobody's.
+        """
+        disk = self._ports.disk
+        for path in self.config.log_dirs:
+            if disk.exists(path / BOOT_ID):
+                found = read_meta_properties(disk, path / META_PROPERTIES)
+                if found is not None:
+                    return found.cluster_id
+        return None
+
     async def _adopt(self, log_dirs: Sequence[LogDirRunner]) -> None:
-        """A new cluster on old folders takes them over."""
+        """A new cluster on old folders takes them over.
+
+        Where ours has had a controller before, what it left is of topics that were deleted.
+        """
+        is_new = self.controller.claim.controller_epoch == NO_CONTROLLER_EPOCH + 1
         await adopt(
             self.requests,
-            log_dirs,
+            [one for one in log_dirs if is_new or not await one.was_vouched_for()],
             broker_id=self.config.broker_id,
             topic_defaults=self.config.topic_defaults,
             producer_id_expiration_ms=self.config.transactions.producer_id_expiration_ms,

@@ -41,7 +41,7 @@ async def begin(
 ) -> ClusterSession:
     """Begin a session.
 
-    `new_cluster_id` is used if the cluster has no id yet. Raises StorageError if this is not the
+    `new_cluster_id` is used if the cluster has no id yet. Raises AnotherCluster if this is not the
     `joined_cluster_id` to which this broker has belonged: in an empty tree all its topics would
     look deleted.
     """

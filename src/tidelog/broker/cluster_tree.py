@@ -128,6 +128,10 @@ class _Topics:
     stateless: list[TopicPartition] = field(default_factory=list)
 
 
+class AnotherCluster(StorageError):
+    """The tree is not that of the cluster to which this broker belongs."""
+
+
 class ClusterTree:
     """Reads and writes the tree through one session."""
 
@@ -139,11 +143,11 @@ class ClusterTree:
     # -- claims ----------------------------------------------------------------------------------
 
     async def require(self, cluster_id: str) -> None:
-        """StorageError unless this is the tree of that cluster."""
+        """AnotherCluster unless this is the tree of that cluster."""
         node = await self._coordinator.get(nodes.CLUSTER_ID)
         found = None if node is None else nodes.decode_cluster_id(node.value)
         if found != cluster_id:
-            raise StorageError(
+            raise AnotherCluster(
                 f"the coordinator has forgotten cluster {cluster_id}"
                 if found is None
                 else f"the coordinator has cluster {found} in the place of {cluster_id}"

@@ -54,7 +54,7 @@ from tidelog.broker.cluster_session import (
     new_id,
     register,
 )
-from tidelog.broker.cluster_tree import Fence
+from tidelog.broker.cluster_tree import AnotherCluster, Fence
 from tidelog.broker.controller_view import ControllerView, affected_by
 from tidelog.broker.large_requests import Aside
 from tidelog.config.broker import BrokerConfig
@@ -329,13 +329,21 @@ class ControllerRunner:
     def _broker_id(self) -> BrokerId:
         return self._config.broker_id
 
-    async def join(self) -> ClusterImage:
+    async def join(self, belongs_to: str | None) -> ClusterImage:
         """Begin a session and read the cluster as it is, without being part of it yet.
 
-        Raises StorageError if the coordinator's file or a node in it cannot be used,
-        CoordinatorUnavailable if it does not answer.
+        `belongs_to` is the cluster of which this broker has replicas, if it is known to have been
+        in one. Raises ConfigError if the coordinator has another one or none, StorageError if its
+        file or a node in it cannot be used, CoordinatorUnavailable if it does not answer.
         """
-        session = await self._begin()
+        try:
+            session = await self._begin(belongs_to)
+        except AnotherCluster as error:
+            raise ConfigError(
+                f"log.dirs belongs to cluster {belongs_to}, but {error}: give tidelog.coordination"
+                " or zookeeper.connect of that cluster, or remove meta.properties from log.dirs to"
+                " make a new cluster of what lies there"
+            ) from None
         try:
             image = await self._read(session)
         except BaseException:
@@ -362,12 +370,12 @@ class ControllerRunner:
         )
         await self._register(self.joined())
 
-    async def _begin(self) -> ClusterSession:
+    async def _begin(self, belongs_to: str | None) -> ClusterSession:
         configured = self._config.coordination.tidelog_cluster_id
         return await begin(
             self._connect,
             new_cluster_id=configured or nodes.encode_uuid(new_id(self._random)),
-            joined_cluster_id=self._image.cluster_id or None,
+            joined_cluster_id=belongs_to,
         )
 
     async def _register(self, session: ClusterSession) -> None:
@@ -400,7 +408,7 @@ class ControllerRunner:
     async def _rejoin(self) -> None:
         while True:
             try:
-                session = await self._begin()
+                session = await self._begin(self._image.cluster_id)
                 try:
                     await self._register(session)
                 except BaseException:

@@ -43,6 +43,9 @@ logger = logging.getLogger(__name__)
 
 UNKNOWN_BOOT = ""
 
+FOREIGN = "folder of another topic set aside"
+MOVED = "replica was moved to other brokers: its folder is set aside"
+
 T = TypeVar("T")
 
 
@@ -148,6 +151,17 @@ class LogDirRunner:
         if boot_id == UNKNOWN_BOOT or last_boot_id != boot_id:
             return LastStop.LOST
         return LastStop.KILLED
+
+    async def was_vouched_for(self) -> bool:
+        """Whether a broker of ours has served from it before; also if nobody can tell."""
+        log_dir = self.log_dir
+        if log_dir is None or not self.is_online:
+            return True
+        try:
+            return await self.executor.urgent(log_dir.last_boot_id) is not None
+        except StorageError as error:
+            self.on_failure(error)
+            return True
 
     async def write_boot_id(self, boot_id: str) -> None:
         """The cluster knows by now what this directory may have lost: vouch for it anew."""
@@ -269,28 +283,25 @@ class LogDirRunner:
         self._written.clear()
         self._later(delay_ms, lambda: _finish_delete(log_dir, folders))
 
-    async def delete_unopened(self, partitions: Sequence[TopicPartition]) -> None:
-        """The same for folders that nobody has opened, without a delay: nobody reads them."""
+    async def set_aside_moved(self, partitions: Sequence[TopicPartition]) -> None:
+        """Move folders out of the way whose partitions other brokers have got by now.
+
+        They are not deleted. What the others have is what the coordinator says of them, and if
+        somebody has put another in its place, these may be the only whole copies.
+        """
         log_dir = self.log_dir
         if not partitions or log_dir is None or not self.is_online:
             return
-        for topic_partition in partitions:
-            logger.info(
-                "replica was moved to other brokers: deleted",
-                extra={"partition": topic_partition, "log_dir": self.path},
-            )
         try:
-            folders = await self.executor.background(_start_delete_unopened, log_dir, partitions)
+            await self.executor.background(_set_aside, log_dir, partitions, MOVED)
         except StorageError as error:
             self.on_failure(error)
-            return
         self._written.clear()
-        self._watch(self.executor.background(_finish_delete, log_dir, folders))
 
     async def set_aside(self, partitions: Sequence[TopicPartition]) -> None:
         """Move folders out of the way that belong to other topics. Raises StorageError."""
         assert self.log_dir is not None
-        await self.executor.background(_set_aside, self.log_dir, partitions)
+        await self.executor.background(_set_aside, self.log_dir, partitions, FOREIGN)
         self._written.clear()
 
     async def close_unused(self, logs: Sequence[Log]) -> None:
@@ -360,24 +371,15 @@ def _start_delete(log_dir: LogDir, logs: Sequence[Log]) -> list[Path]:
     return folders
 
 
-def _start_delete_unopened(log_dir: LogDir, partitions: Sequence[TopicPartition]) -> list[Path]:
-    folders = [log_dir.start_delete_folder(one) for one in partitions]
-    log_dir.forget_deleted()
-    return folders
-
-
 def _finish_delete(log_dir: LogDir, folders: Sequence[Path]) -> None:
     for folder in folders:
         log_dir.finish_delete(folder)
 
 
-def _set_aside(log_dir: LogDir, partitions: Sequence[TopicPartition]) -> None:
+def _set_aside(log_dir: LogDir, partitions: Sequence[TopicPartition], why: str) -> None:
     for topic_partition in partitions:
         folder = log_dir.set_aside(topic_partition)
-        logger.warning(
-            "folder of another topic set aside",
-            extra={"partition": topic_partition, "folder": folder},
-        )
+        logger.warning(why, extra={"partition": topic_partition, "folder": folder})
     log_dir.forget_deleted()
 
 

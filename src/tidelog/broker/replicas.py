@@ -460,7 +460,7 @@ class Replicas:
         for log_dir, found in folders.items():
             strays = found - log_dir.runners.keys()
             moved = [one for one in strays if await self._is_moved(log_dir, one)]
-            await log_dir.delete_unopened(moved)
+            await log_dir.set_aside_moved(moved)
             for topic_partition in strays.difference(moved):
                 logger.warning(
                     "stray partition folder left alone",

@@ -198,7 +198,7 @@ async def administered(
     )
     cluster = Administered(tree, controller)
     async with asyncio.TaskGroup() as tasks:
-        await controller.join()
+        await controller.join(None)
         controller.use_channels(
             BrokerChannels(
                 connect=cluster.connect,

@@ -101,7 +101,7 @@ def controller(tree: MemoryTree, **settings: str) -> ControllerRunner:
 
 async def start(runner: ControllerRunner) -> ClusterImage:
     """Join the cluster and become part of it, as a broker that was stopped in order does."""
-    await runner.join()
+    await runner.join(None)
     await runner.register(ENDPOINTS, LastStop.CLEAN)
     return runner.image
 

@@ -106,6 +106,19 @@ async def test_a_new_cluster_gets_the_id_that_is_asked_for() -> None:
 
 
 @in_virtual_time
+@pytest.mark.parametrize("has_cluster", [False, True])
+async def test_a_broker_of_another_cluster_leaves_no_trace(*, has_cluster: bool) -> None:
+    tree = MemoryTree()
+    if has_cluster:
+        async with running(tree):
+            pass
+    before = tree.children("/")
+    with pytest.raises(ConfigError, match=r"log.dirs belongs to cluster another, but"):
+        await controller(tree).join("another")
+    assert tree.children("/") == before
+
+
+@in_virtual_time
 async def test_a_created_topic_is_stored_and_announced_before_the_answer() -> None:
     tree = MemoryTree()
     async with running(tree) as runner:

@@ -40,7 +40,7 @@ async def controlled(settings: Mapping[str, str]) -> AsyncIterator[ControllerRun
         clock=StoppedClock(),
         chance=Random(1),
     )
-    await controller.join()
+    await controller.join(None)
     endpoint = Endpoint(LISTENER, "PLAINTEXT", "one.example", 9092)
     await controller.register((endpoint,), LastStop.CLEAN)
     async with asyncio.TaskGroup() as tasks:
