@@ -9,16 +9,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
 from tidelog.base.errors import ErrorCode, RequestRefused
-from tidelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from tidelog.base.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from tidelog.broker.cluster_session import new_id
 from tidelog.broker.controller_runner import ControllerRunner
-from tidelog.broker.controller_view import UNCLEAN_LEADER_ELECTION
 from tidelog.config.dynamic import replace_topic
 from tidelog.coordination.port import CoordinatorUnavailable
 from tidelog.core.controller import configs, topics
-from tidelog.core.controller.changes import Change, TopicConfigChanged, TopicCreated, TopicDeleted
+from tidelog.core.controller.changes import (
+    BrokerConfigChanged,
+    Change,
+    TopicConfigChanged,
+    TopicCreated,
+    TopicDeleted,
+)
 from tidelog.core.controller.decision import Decision, Outcome
-from tidelog.core.controller.election import Elections, unclean_elections
+from tidelog.core.controller.election import Elections, partitions_led_by, unclean_elections
 from tidelog.core.controller.image import PartitionImage, Settings
 from tidelog.core.controller.isr import IsrOutcome, IsrProposal, alter_partitions
 from tidelog.core.controller.membership import on_replicas_changed
@@ -187,18 +192,22 @@ class AdminRequests:
         )
 
     async def _commit_configs(self, changes: Sequence[Change]) -> None:
-        """A topic that may be led uncleanly from now on is, if nobody else can lead it (R9)."""
+        """What may be led uncleanly from now on is, if nobody else can lead it (R9).
+
+        By the setting of its topic or, where the topic has none, of the brokers.
+        """
         controller = self._controller
         await controller.commit(changes)
-        allowed = [
-            TopicPartition(change.topic, number)
-            for change in changes
-            if isinstance(change, TopicConfigChanged) and UNCLEAN_LEADER_ELECTION in change.configs
-            for number in range(len(controller.image.topics[change.topic].partitions))
+        topics = {change.topic for change in changes if isinstance(change, TopicConfigChanged)}
+        has_defaults = any(isinstance(change, BrokerConfigChanged) for change in changes)
+        leaderless = [
+            each
+            for each in partitions_led_by(controller.image, {NO_BROKER})
+            if has_defaults or each.topic in topics
         ]
-        if allowed:
+        if leaderless:
             await controller.commit_elections(
-                on_replicas_changed(controller.image, allowed, controller.candidates())
+                on_replicas_changed(controller.image, leaderless, controller.candidates())
             )
 
     # -- leaders and replicas --------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.unit.broker.administered import (
     Administered,
     InterruptedTree,
@@ -11,9 +13,15 @@ from tests.unit.broker.administered import (
 from tests.unit.core.controller.clusters import ids
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import NO_BROKER, BrokerId, TopicPartition
+from tidelog.config.dynamic import AlterOperation
 from tidelog.core.controller.preferred import ElectionType
 from tidelog.core.controller.reassignment import Reassignment
-from tidelog.core.controller.requests import NewTopic
+from tidelog.core.controller.requests import (
+    ConfigAlteration,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 from tidelog.wire.alter_partition import (
     RECOVERED,
     AlterPartitionRequest,
@@ -115,6 +123,36 @@ class TestElections:
             await cluster.settle()
             assert cluster.state(TOPIC).leader == NO_BROKER
             assert await elect(cluster, ElectionType.UNCLEAN, ONE) == [ErrorCode.NONE]
+            assert cluster.state(TOPIC).isr == ids(3)
+            assert cluster.controller.view.unclean_elections == 1
+
+        with_three_brokers(scenario)
+
+    @pytest.mark.parametrize(
+        "resource",
+        [
+            ConfigResource(ResourceType.TOPIC, TOPIC),
+            ConfigResource(ResourceType.BROKER, ""),
+            ConfigResource(ResourceType.BROKER, "1"),
+        ],
+    )
+    def test_a_partition_that_may_be_led_uncleanly_from_now_on_is(
+        self, resource: ConfigResource
+    ) -> None:
+        """Where the brokers' setting allowed it, it had to wait for the next broker to come."""
+
+        async def scenario(cluster: Administered) -> None:
+            await cluster.create(TOPIC, (2, 3))
+            await cluster.kill(3)
+            await cluster.kill(2)
+            await cluster.register(3)
+            await cluster.settle()
+            assert cluster.state(TOPIC).leader == NO_BROKER
+            setting = ConfigAlteration("unclean.leader.election.enable", AlterOperation.SET, "true")
+            (outcome,) = await cluster.requests.incremental_alter_configs(
+                [(resource, (setting,))], validate_only=False
+            )
+            assert outcome.error is ErrorCode.NONE
             assert cluster.state(TOPIC).isr == ids(3)
             assert cluster.controller.view.unclean_elections == 1
 
