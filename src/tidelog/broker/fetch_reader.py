@@ -209,11 +209,13 @@ class FetchReader:
         """
         for topic, topic_id, partitions in request.topics:
             for wanted in partitions:
+                target = FetchTarget(topic, topic_id, wanted)
                 with suppress(RequestRefused):
-                    self._note_position(FetchTarget(topic, topic_id, wanted), request)
+                    self._note_position(target, self.runner(target, request), request)
 
-    def _note_position(self, target: FetchTarget, request: FetchRequest) -> None:
-        runner = self.runner(target, request)
+    def _note_position(
+        self, target: FetchTarget, runner: PartitionRunner, request: FetchRequest
+    ) -> None:
         wanted = target.wanted
         fetch_offset = Offset(wanted.fetch_offset)
         if wanted.last_fetched_epoch >= 0 and _diverging_epoch(runner, target) is not None:
@@ -246,10 +248,7 @@ class FetchReader:
                 look.add(target, _result(target, offsets, None, diverging, b""))
                 return
         is_committed_only = request.isolation_level == READ_COMMITTED
-        if request.replica_id >= 0:
-            end_offset = runner.leading.log_end_offset
-        else:
-            end_offset = offsets.last_stable_offset if is_committed_only else offsets.high_watermark
+        end_offset = self._end_for(target, runner, offsets, request)
         if read_by_thread is not None and read_by_thread.cold.is_of(target, runner):
             if isinstance(read_by_thread.found, RequestRefused):
                 raise read_by_thread.found
@@ -327,6 +326,24 @@ class FetchReader:
             return _NOTHING_READ
         look.is_full |= _has_no_room(read, target, end_offset, max_bytes)
         return DiskRead(read, aborted)
+
+    def _end_for(
+        self,
+        target: FetchTarget,
+        runner: PartitionRunner,
+        offsets: KnownOffsets,
+        request: FetchRequest,
+    ) -> Offset:
+        """Up to where this reader may read."""
+        if request.replica_id >= 0:
+            leader = runner.leading
+            if not leader.has_fetched(BrokerId(request.replica_id)):
+                # It asked before we led, and will not say again where it stands.
+                self._note_position(target, runner, request)
+            return leader.log_end_offset
+        if request.isolation_level == READ_COMMITTED:
+            return offsets.last_stable_offset
+        return offsets.high_watermark
 
     def _preferred(
         self, interest: FetchInterest, target: FetchTarget, runner: PartitionRunner, rack: str

@@ -285,6 +285,10 @@ class PartitionLeader:
         epochs = {replica: self.followers[replica].broker_epoch for replica in isr - {self.broker}}
         return (ProposeIsr(isr, epochs, self.leader_epoch, self.isr_version),)
 
+    def has_fetched(self, replica: BrokerId) -> bool:
+        """Whether it is known how much `replica` has."""
+        return self.followers[replica].log_end_offset != NO_OFFSET
+
     def is_heard_of(self, replica: BrokerId) -> bool:
         """Whether `replica` is alive, and what is known of it is about the life it lives now."""
         return self.live_brokers.get(replica) == self.followers[replica].broker_epoch

@@ -21,6 +21,7 @@ from tests.unit.broker.served import (
 )
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.stepped_executor import URGENT
+from tests.unit.broker.world import BROKER, OTHER, replicated
 from tidelog.base.errors import ErrorCode, StorageError
 from tidelog.base.ids import Offset, ProducerId
 from tidelog.records.batch import Codec, read_header
@@ -791,3 +792,23 @@ async def test_a_transaction_index_that_cannot_be_read_takes_the_directory_offli
         client.fetch({T0: 0}, isolation_level=READ_COMMITTED)
         await served.world.settle()
         assert client.fetched().partitions[T0].code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@in_virtual_time
+async def test_a_follower_that_asked_before_its_leader_led_is_heard() -> None:
+    """It has been answered, and will not say again where it stands: nothing has changed."""
+    async with served_world() as served:
+        world = served.world
+        world.create("cold", state=replicated(BROKER, 4))
+        world.create("t", state=replicated(OTHER, 3))
+        await world.settle()
+        world.produce("cold", plain_batch(1))
+        follower = served.client()
+        world.disk.is_cold = True
+        follower.fetch(
+            {("cold", 0): 0, ("t", 0): 0}, session=NEW_SESSION, leader_epoch=4, replica=OTHER
+        )
+        world.change("t", replicated(BROKER, 4))
+        await world.settle()
+        assert follower.fetched().partitions[T0].code == ErrorCode.NONE
+        assert world.runner("t").leading.followers[OTHER].log_end_offset == 0
