@@ -79,6 +79,7 @@ class CopiedPartition(Protocol):
     def on_committed(self) -> None: ...
     def on_cut(self) -> None: ...
     def on_epochs_changed(self) -> None: ...
+    def on_epochs_cut(self) -> None: ...
     def succeeded(self, future: "asyncio.Future[T]") -> bool: ...
 
 
@@ -392,7 +393,7 @@ class FollowerRunner:
         epochs = partition.epochs
         is_empty = log.log_start_offset == log.log_end_offset
         if epochs.clear() if is_empty else epochs.truncate_from_end(log.log_end_offset):
-            partition.on_epochs_changed()
+            partition.on_epochs_cut()
         if self.machine.on_truncated(
             log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
         ):

@@ -403,10 +403,18 @@ class PartitionRunner:
         self.on_epochs_changed()
 
     def on_epochs_changed(self) -> None:
+        """The log has its first record of an epoch."""
         self.has_unwritten_epoch = False
-        # Not waited for: until a flush, which queues behind it on the same thread, recovery scans
-        # these batches and finds the epoch in them.
-        self._in_background(self.log.write_leader_epochs, self.epochs.entries)
+        self.log.note_leader_epochs(self.epochs.entries, are_written=False)
+
+    def on_epochs_cut(self) -> None:
+        """Epochs went with their records, from the start of the log or from its end. On disk, an
+        epoch without a record would outlive this leadership, and then be taken for that of records
+        which others wrote."""
+        entries = self.epochs.entries
+        written = entries[:-1] if self.has_unwritten_epoch else entries
+        self.log.note_leader_epochs(written, are_written=False)
+        self._in_background(self.log.write_leader_epochs)
 
     def _acknowledge(self, appended: _Appended) -> PartitionProduceResult | None:
         """The answer for records that are in the log, now or once enough replicas have them.
@@ -573,11 +581,7 @@ class PartitionRunner:
         if self.leader is not None:
             self.leader.on_log_start_advanced(self.log.log_start_offset)
         if self.epochs.truncate_from_start(self.log.log_start_offset):
-            entries = self.epochs.entries
-            # On disk, an epoch without a record would outlive this leadership, and then be taken
-            # for that of records which others wrote.
-            written = entries[:-1] if self.has_unwritten_epoch else entries
-            self._in_background(self.log.write_leader_epochs, written)
+            self.on_epochs_cut()
         self._announce(0)
 
     # -- roles -----------------------------------------------------------------------------------

@@ -52,6 +52,9 @@ def write_offsets(disk: Disk, path: Path, offsets: Mapping[TopicPartition, Offse
     _write_lines(disk, path, lines)
 
 
+LeaderEpochs = tuple[tuple[LeaderEpoch, Offset], ...]
+
+
 def read_leader_epochs(disk: Disk, path: Path) -> list[tuple[LeaderEpoch, Offset]] | None:
     """Leader epochs and their first offsets, both growing; None if the file is absent."""
     if not disk.exists(path):

@@ -42,12 +42,12 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
-from tidelog.base.ids import NO_OFFSET, LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.base.ids import NO_OFFSET, Offset, TopicId, TopicPartition
 from tidelog.base.ports import BytesLike, Disk
 from tidelog.records.batch import BatchHeader
 from tidelog.records.producer import ProducerEntry
 from tidelog.storage import layout, timestamps
-from tidelog.storage.checkpoints import write_leader_epochs
+from tidelog.storage.checkpoints import LeaderEpochs, write_leader_epochs
 from tidelog.storage.file_cache import FileCache
 from tidelog.storage.index_file import IndexUnusable
 from tidelog.storage.offset_index import RELATIVE_OFFSET_MAX
@@ -96,9 +96,11 @@ class Log(ReadableLog):
         "_index_interval_bytes",
         "_is_closed",
         "_largest_timestamps",
+        "_leader_epochs",
         "_roll_after_ms",
         "_segment_bytes",
         "_segment_index_bytes",
+        "_written_leader_epochs",
         "config",
         "folder",
         "recovery_point",
@@ -140,6 +142,8 @@ class Log(ReadableLog):
         self._folder_changes = 0 if is_folder_flushed else 1
         self._flushed_folder_changes = 0
         self._largest_timestamps: LargestTimestamps | None = None
+        self._leader_epochs: LeaderEpochs = ()
+        self._written_leader_epochs: LeaderEpochs = ()
         self._is_closed = False
         self.truncation_count = 0
         """How often the end was taken off: what was decided about segments before is void then."""
@@ -379,6 +383,8 @@ class Log(ReadableLog):
             if segments[number].base_offset < up_to:
                 self._flush_segment(segments[number])
         self._flush_folder()
+        # Recovery finds the epochs of what it scans, and will not scan this any more.
+        self.write_leader_epochs()
         self.recovery_point = max(self.recovery_point, up_to)
         return self.recovery_point
 
@@ -415,17 +421,28 @@ class Log(ReadableLog):
         if self._disk.exists(path):
             flush_file(self._disk, path)
 
-    def write_leader_epochs(self, epochs: Sequence[tuple[LeaderEpoch, Offset]]) -> None:
-        """Replace `leader-epoch-checkpoint` durably."""
-        if self._is_closed:
+    def note_leader_epochs(self, epochs: LeaderEpochs, *, are_written: bool) -> None:
+        """What `leader-epoch-checkpoint` should hold. It is written with the next flush: until
+        then recovery scans these batches and finds their epochs in them."""
+        self._leader_epochs = epochs
+        if are_written:
+            self._written_leader_epochs = epochs
+
+    def write_leader_epochs(self) -> None:
+        """Replace `leader-epoch-checkpoint` durably, if it should hold something else."""
+        epochs = self._leader_epochs  # Others may be noted meanwhile.
+        if self._is_closed or epochs is self._written_leader_epochs:
             return
         write_leader_epochs(self._disk, self.folder / layout.LEADER_EPOCH_CHECKPOINT, epochs)
+        self._written_leader_epochs = epochs
 
     def close(self, *, clean: bool, producers: Sequence[ProducerEntry]) -> None:
         """Release files. `clean`: also flush everything and snapshot `producers`, so that the
         next opening needs no scan."""
         if clean and self._complete_end_offset != self.log_end_offset:
             self._complete(producers)
+        if clean:
+            self.write_leader_epochs()
         self._is_closed = True
         for segment in self.segments:
             segment.file = None  # Closed with its last reader (D2 in `disk.py`).

@@ -31,6 +31,7 @@ from tidelog.storage import layout
 from tidelog.storage.aborted import rebuild_aborted
 from tidelog.storage.checkpoints import (
     CorruptCheckpoint,
+    LeaderEpochs,
     read_leader_epochs,
     read_topic_id,
     write_topic_id,
@@ -46,8 +47,6 @@ from tidelog.storage.tail import find_tail
 from tidelog.storage.transaction_index import is_usable
 from tidelog.storage.truncation import remove_segments
 
-LeaderEpochs = list[tuple[LeaderEpoch, Offset]]
-
 
 @dataclass(frozen=True, slots=True)
 class OpenedLog:
@@ -57,7 +56,7 @@ class OpenedLog:
     """
 
     log: Log
-    leader_epochs: tuple[tuple[LeaderEpoch, Offset], ...]
+    leader_epochs: LeaderEpochs
     scanned_bytes: int
     cut_bytes: int
 
@@ -157,7 +156,8 @@ class _Opening:
         self.end_offset = Offset(0)
         self.scanned_bytes = 0
         self.cut_bytes = 0
-        self._seen_epochs: LeaderEpochs = []
+        self._seen_epochs: list[tuple[LeaderEpoch, Offset]] = []
+        self._scanned_from: Offset | None = None
         self._has_seen_markers = False
         if self.is_new:
             disk.make_folder(folder)
@@ -242,6 +242,7 @@ class _Opening:
         self.scanned_bytes = recovery.scanned_bytes
         self.cut_bytes = recovery.cut_bytes
         scanned = self.segments[recovery.first_scanned :]
+        self._scanned_from = scanned[0].base_offset
         if self._has_seen_markers or any(segment.has_aborted for segment in scanned):
             rebuild_aborted(self.disk, self.segments, recovery.first_scanned)
         self._rebuild_missing_indexes(
@@ -276,30 +277,32 @@ class _Opening:
         if header.leader_epoch > last_epoch:
             self._seen_epochs.append((LeaderEpoch(header.leader_epoch), Offset(header.base_offset)))
 
-    def leader_epochs(self, log: Log) -> tuple[tuple[LeaderEpoch, Offset], ...]:
-        """Entries within the log: those of the checkpoint, then those recovery saw beyond it.
+    def leader_epochs(self, log: Log) -> LeaderEpochs:
+        """Those of the checkpoint, up to where recovery began to look, and those that it saw.
 
-        Written down at once if they are others: recovery sees only what is not flushed yet, and
-        after a clean stop nothing at all.
+        The checkpoint is written when the log is flushed. What recovery scans was not, so of that
+        the checkpoint may know less, or what was there before the log was cut.
         """
         path = self.folder / layout.LEADER_EPOCH_CHECKPOINT
-        epochs: LeaderEpochs | None = None
+        epochs: list[tuple[LeaderEpoch, Offset]] | None = None
         if layout.LEADER_EPOCH_CHECKPOINT in self._contents.others:
             try:
                 epochs = read_leader_epochs(self.disk, path)
             except CorruptCheckpoint as error:
                 self.warn(f"{error}: reading the leader epochs from the log")
-        if epochs is None:
+        first_offset = log.segments[0].base_offset
+        if not epochs and self._scanned_from != first_offset:
             self._seen_epochs = []
-            for header in log.headers_from(log.segments[0].base_offset):
+            for header in log.headers_from(first_offset):
                 self._see(header)
-            epochs = []
-        kept = [entry for entry in epochs if entry[1] < self.end_offset]
+        epochs = epochs or []
+        is_scanned_from = self.end_offset if self._scanned_from is None else self._scanned_from
+        kept = [entry for entry in epochs if entry[1] < min(self.end_offset, is_scanned_from)]
         last_epoch = kept[-1][0] if kept else NO_LEADER_EPOCH
         kept += [entry for entry in self._seen_epochs if entry[0] > last_epoch]
-        if kept != epochs:
-            log.write_leader_epochs(kept)
-        return tuple(kept)
+        found = tuple(kept)
+        log.note_leader_epochs(found, are_written=kept == epochs)
+        return found
 
 
 def replay_producers(log: Log, disk: Disk, replay: Replay, warn: Callable[[str], None]) -> None:

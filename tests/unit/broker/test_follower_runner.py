@@ -93,6 +93,7 @@ async def test_what_the_leader_sends_is_written_byte_for_byte() -> None:
         assert runner.epochs.entries == ((1, 0), (3, 9))
         assert [entry.producer_id for entry in runner.producers.entries()] == [1000]
         await world.settle()
+        await runner.flusher.start()
         assert world.memory_disk.read_file(runner.log.folder / "leader-epoch-checkpoint")
 
 

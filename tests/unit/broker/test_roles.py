@@ -82,17 +82,17 @@ async def test_an_epoch_begins_at_the_election() -> None:
 
 
 @in_virtual_time
-async def test_an_epoch_is_written_down_with_its_first_record() -> None:
+async def test_an_epoch_is_written_down_when_its_first_record_is_flushed() -> None:
     async with broker_world() as world:
         await replicated_world(world, 4)
         runner = world.runner("t")
         world.produce("t", plain_batch(3))
         await become(world, BROKER, 6)
         checkpoint = runner.log.folder / "leader-epoch-checkpoint"
-        await world.settle()
+        await runner.flusher.start()
         assert world.memory_disk.read_file(checkpoint).decode().split() == ["0", "1", "4", "0"]
         world.produce("t", plain_batch(1))
-        await world.settle()
+        await runner.flusher.start()
         written = world.memory_disk.read_file(checkpoint).decode().split()
         assert written == ["0", "2", "4", "0", "6", "3"]
 

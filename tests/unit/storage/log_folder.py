@@ -180,7 +180,7 @@ class LogFolder:
         log.close(clean=False, producers=())
 
     def stop(self, log: Log) -> None:
-        log.write_leader_epochs([(LeaderEpoch(0), Offset(0))])
+        log.note_leader_epochs(((LeaderEpoch(0), Offset(0)),), are_written=False)
         log.close(clean=True, producers=())
 
     def files(self) -> dict[str, bytes]:

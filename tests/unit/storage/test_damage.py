@@ -42,7 +42,8 @@ def written(*, clean: bool) -> LogFolder:
                 base_sequence=2 * number,
             ),
         )
-    log.write_leader_epochs([(LeaderEpoch(0), Offset(0)), (LeaderEpoch(1), Offset(20))])
+    epochs = ((LeaderEpoch(0), Offset(0)), (LeaderEpoch(1), Offset(20)))
+    log.note_leader_epochs(epochs, are_written=False)
     log.close(clean=clean, producers=())
     return partition
 

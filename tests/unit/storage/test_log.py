@@ -16,6 +16,8 @@ from tests.unit.storage.log_folder import (
 from tidelog.base.errors import DiskFull, ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.records.batch import read_header
+from tidelog.storage import layout
+from tidelog.storage.checkpoints import read_leader_epochs
 from tidelog.storage.faulty_disk import FaultyDisk
 from tidelog.storage.log import Log
 from tidelog.storage.memory_disk import MemoryDisk
@@ -388,7 +390,8 @@ def test_work_that_comes_after_the_end_of_a_log_does_nothing(partition: LogFolde
     log.close(clean=False, producers=())
     partition.disk.remove_folder(partition.folder)
     log.roll(producers=(), now_ms=NOW_MS)
-    log.write_leader_epochs([])
+    log.note_leader_epochs((), are_written=False)
+    log.write_leader_epochs()
     log.truncate_to(Offset(5))
     assert log.flush(up_to=Offset(10)) == 0
     assert log.expired_segments(high_watermark=Offset(10), now_ms=NOW_MS + 1) == ()
@@ -399,7 +402,20 @@ def test_work_that_comes_after_the_end_of_a_log_does_nothing(partition: LogFolde
 def test_leader_epochs_are_written_and_read(partition: LogFolder) -> None:
     log = partition.open_log()
     append_records(log, 5)
-    epochs = [(LeaderEpoch(0), Offset(0)), (LeaderEpoch(3), Offset(2))]
-    log.write_leader_epochs(epochs)
+    epochs = ((LeaderEpoch(0), Offset(0)), (LeaderEpoch(3), Offset(2)))
+    log.note_leader_epochs(epochs, are_written=False)
     log.close(clean=True, producers=())
-    assert partition.open(clean=True).leader_epochs == tuple(epochs)
+    assert partition.open(clean=True).leader_epochs == epochs
+
+
+def test_leader_epochs_are_on_disk_before_recovery_stops_looking_for_them(
+    partition: LogFolder,
+) -> None:
+    log = partition.open_log()
+    append_records(log, 5)
+    epochs = ((LeaderEpoch(0), Offset(0)), (LeaderEpoch(3), Offset(2)))
+    log.note_leader_epochs(epochs, are_written=False)
+    path = partition.folder / layout.LEADER_EPOCH_CHECKPOINT
+    assert not partition.disk.exists(path)
+    log.flush(up_to=Offset(5))
+    assert read_leader_epochs(partition.disk, path) == list(epochs)

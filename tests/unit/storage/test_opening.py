@@ -168,6 +168,25 @@ class TestLeaderEpochs:
         assert partition.open(clean=True).leader_epochs == ((0, 0), (1, 2), (4, 3))
         assert EPOCHS in partition.warnings[0]
 
+    @pytest.mark.parametrize("before_the_cut", [b"0\n3\n0 0\n1 2\n2 3\n", b"0\n2\n0 0\n3 1\n"])
+    def test_what_recovery_sees_counts_more_than_the_checkpoint(
+        self, partition: LogFolder, before_the_cut: bytes
+    ) -> None:
+        """The log was cut and written anew, and the process killed before the next flush."""
+        partition.write(EPOCHS, before_the_cut)
+        assert partition.open(clean=False).leader_epochs == ((0, 0), (1, 2), (4, 3))
+
+    def test_those_below_what_recovery_sees_are_kept(self, partition: LogFolder) -> None:
+        partition.config = log_config(segment_bytes=1)
+        log = partition.open_log(clean=True)
+        log.roll(producers=(), now_ms=NOW_MS)
+        append_batch(log, batch_at(4, leader_epoch=7))
+        log.flush(up_to=Offset(4))
+        partition.crash(log)
+        partition.write(EPOCHS, b"0\n3\n0 0\n3 2\n4 3\n")  # Another than the batches say.
+        opened = partition.open(clean=False, recovery_point=Offset(5))
+        assert opened.leader_epochs == ((0, 0), (3, 2), (4, 3), (7, 4))
+
     def test_those_beyond_the_end_are_dropped(self, partition: LogFolder) -> None:
         partition.write(EPOCHS, b"0\n4\n0 0\n1 2\n4 3\n9 4\n")
         assert partition.open(clean=True).leader_epochs == ((0, 0), (1, 2), (4, 3))
@@ -182,7 +201,8 @@ class TestLeaderEpochs:
         stop."""
         if left is not None:
             partition.write(EPOCHS, left)
-        partition.open(recovery_point=Offset(0))
+        log = partition.open_log(recovery_point=Offset(0))
+        log.close(clean=True, producers=())
         assert partition.files()[EPOCHS] == b"0\n3\n0 0\n1 2\n4 3\n"
 
     def test_what_is_right_is_not_written_again(self, partition: LogFolder) -> None:
@@ -190,7 +210,8 @@ class TestLeaderEpochs:
         disk = FaultyDisk(partition.disk)
         disk.arm("replace_file", f"*{EPOCHS}", StorageError)
         partition.disk = disk
-        partition.open(recovery_point=Offset(0))
+        log = partition.open_log(recovery_point=Offset(0))
+        log.close(clean=True, producers=())
 
 
 class TestCleanStopThatWasNot:
