@@ -168,7 +168,7 @@ class Broker:
         if controller.is_controller and not controller.image.topics:
             await self._adopt(log_dirs)
         newest = controller.image
-        for subscriber in (self.throttles.on_image, replicas.on_image):
+        for subscriber in (self.throttles.on_image, replicas.on_image, self.link.on_image):
             controller.subscribe(subscriber)
             subscriber(newest, changes_between(image, newest))
         jobs = [

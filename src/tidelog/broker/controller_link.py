@@ -2,14 +2,16 @@
 
 Who the controller is changes; whoever asks gives the question and not the way. A question that
 could not be put, or was not answered, raises PeerUnreachable; it is not known whether it was heard.
+So does one that waits for an answer of a broker that is not controller any more: that may hang.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import NO_BROKER, BrokerId
 from tidelog.broker.peers import Address, Peer, PeerUnreachable
+from tidelog.core.controller.changes import Change, ControllerChanged
 from tidelog.core.controller.image import BrokerImage, ClusterImage
 from tidelog.core.controller.nodes import ControllerClaim
 from tidelog.wire.alter_partition import (
@@ -122,9 +124,15 @@ class ControllerLink:
             raise PeerUnreachable(f"not answered: {ErrorCode(response.error_code).name}")
         return response.response_data
 
+    def on_image(self, _image: ClusterImage, changes: Sequence[Change]) -> None:
+        """Whoever waits for the last controller has to ask the next one."""
+        if any(isinstance(change, ControllerChanged) for change in changes):
+            self.close()
+
     def close(self) -> None:
-        if self._peer is not None:
-            self._peer.close()
+        peer, self._peer = self._peer, None
+        if peer is not None:
+            peer.close()
 
     def _controller(self) -> Peer:
         claim = self._local.claim
