@@ -172,6 +172,7 @@ class PartitionLeader:
 
         How many records it lacks does not matter: a burst of any size is no reason to leave.
         """
+        self._forget_the_future(now_ms)
         effects = self.advance_high_watermark(now_ms=now_ms)
         if self.isr_in_flight is not None or now_ms < self.propose_from_ms:
             return effects
@@ -183,6 +184,12 @@ class PartitionLeader:
         if not lagging:
             return effects + self._propose_caught_up(now_ms)
         return effects + self._propose(self.isr - lagging)
+
+    def _forget_the_future(self, now_ms: int) -> None:
+        """The clock may have been set back, and then nobody would lag until it is there again."""
+        for progress in self.followers.values():
+            progress.caught_up_at_ms = min(progress.caught_up_at_ms, now_ms)
+        self.propose_from_ms = min(self.propose_from_ms, now_ms + REFUSED_ISR_RETRY_MS)
 
     def on_isr_changed(self, isr: frozenset[BrokerId], *, version: int, now_ms: int) -> Effects:
         """The state node holds `isr`, by our proposal or by the controller's hand.

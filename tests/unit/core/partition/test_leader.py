@@ -18,6 +18,7 @@ from tidelog.core.partition.leader import (
 )
 
 LAG_MAX_MS = 100
+HOUR_MS = 3_600_000
 LEADER = BrokerId(1)
 FOLLOWERS = (BrokerId(2), BrokerId(3))
 REPLICAS = (LEADER, *FOLLOWERS)
@@ -208,6 +209,24 @@ def test_follower_that_lags_too_long_is_proposed_to_leave() -> None:
     fetch(leader, 2, 4)
     assert leader.on_tick(now_ms=LAG_MAX_MS) == NOTHING
     assert leader.on_tick(now_ms=LAG_MAX_MS + 1) == (propose((1, 2)),)
+
+
+def test_follower_that_lags_leaves_though_the_clock_was_set_back() -> None:
+    """It stayed for as long as the clock had been set back by, and acks=all waited for it."""
+    leader = leader_of(now_ms=HOUR_MS)
+    append(leader, 4, now_ms=HOUR_MS)
+    fetch(leader, 2, 4, now_ms=HOUR_MS)
+    assert leader.on_tick(now_ms=0) == NOTHING
+    assert leader.on_tick(now_ms=LAG_MAX_MS) == NOTHING
+    assert leader.on_tick(now_ms=LAG_MAX_MS + 1) == (propose((1, 2)),)
+
+
+def test_refused_proposal_is_made_again_though_the_clock_was_set_back() -> None:
+    leader = out_of_sync()
+    fetch(leader, 3, 4, now_ms=HOUR_MS)
+    assert leader.on_isr_refused(now_ms=HOUR_MS) == NOTHING
+    assert leader.on_tick(now_ms=0) == NOTHING
+    assert fetch(leader, 3, 4, now_ms=REFUSED_ISR_RETRY_MS) == (propose((1, 2, 3)),)
 
 
 def test_what_is_committed_moves_on_without_a_follower_that_left() -> None:
