@@ -17,7 +17,7 @@ is caught in `request_tasks.py`. Nobody else does that.
 import asyncio
 import logging
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -54,6 +54,19 @@ class ColdHandler(Protocol):
     """Answers one decoded request, in the newest version's shape."""
 
     async def handle(self, request: object, context: "RequestContext") -> object: ...
+
+
+class Postponed:
+    """What a cold handler returns that is done with a request but for a wait for others.
+
+    Nobody is kept waiting by it: the turn of a large request has ended by then. It is cancelled if
+    the client goes away.
+    """
+
+    __slots__ = ("wait",)
+
+    def __init__(self, wait: Callable[[], Awaitable[object]]) -> None:
+        self.wait = wait
 
 
 class RequestContext:
@@ -194,7 +207,9 @@ class Dispatcher:
             peer_host=client_host,
             listener_name="",
         )
-        return (await self._respond(request, header, context))[_LENGTH.size :]
+        answer = await self._respond(request, header, context)
+        assert not isinstance(answer, Postponed)  # The controller waits for nobody's fetches.
+        return answer[_LENGTH.size :]
 
     async def _load_then_run(
         self, pending: PendingAnswer, connection: Connection, frame: bytes, header: RequestHeader
@@ -209,11 +224,11 @@ class Dispatcher:
         async with self._large.turn(len(frame)):
             if self._cold is None:
                 await asyncio.to_thread(self.warm_up)
-            if pending.is_wanted:
-                request = await self._large.aside.run(
-                    partial(_decode, frame, header), count=len(frame)
-                )
-                await self._run(pending, connection, request, header)
+            if not pending.is_wanted:
+                return
+            request = await self._large.aside.run(partial(_decode, frame, header), count=len(frame))
+            answer = await self._respond(request, header, _context(connection, header))
+        await self._complete(pending, answer, header)
 
     async def _run(
         self,
@@ -222,25 +237,48 @@ class Dispatcher:
         request: object,
         header: RequestHeader,
     ) -> None:
-        context = RequestContext(
-            api_version=header.api_version,
-            client_id=header.client_id,
-            peer_host=connection.peer_host,
-            listener_name=connection.listener_name,
-        )
-        frame = await self._respond(request, header, context)
+        answer = await self._respond(request, header, _context(connection, header))
+        await self._complete(pending, answer, header)
+
+    async def _complete(
+        self, pending: PendingAnswer, answer: bytes | Postponed, header: RequestHeader
+    ) -> None:
+        if isinstance(answer, Postponed) and pending.is_wanted:
+            task = asyncio.current_task()
+            assert task is not None
+            pending.on_abandoned(partial(_cancel, task))
+            answer = await self._encode(await answer.wait(), header)
         if pending.is_wanted:
-            pending.complete([frame])
+            assert not isinstance(answer, Postponed)
+            pending.complete([answer])
 
     async def _respond(
         self, request: object, header: RequestHeader, context: RequestContext
-    ) -> bytes:
+    ) -> bytes | Postponed:
         assert self._cold is not None
         response = await self._cold[ApiKey(header.api_key)].handle(request, context)
+        if isinstance(response, Postponed):
+            return response
+        return await self._encode(response, header)
+
+    async def _encode(self, response: object, header: RequestHeader) -> bytes:
         return await self._large.aside.run(
             partial(messages.encode_response, response, header.api_version, header.correlation_id),
             count=messages.count_parts(response, enough=LARGE_COUNT),
         )
+
+
+def _cancel(task: "asyncio.Task[object]") -> None:
+    task.cancel()
+
+
+def _context(connection: Connection, header: RequestHeader) -> RequestContext:
+    return RequestContext(
+        api_version=header.api_version,
+        client_id=header.client_id,
+        peer_host=connection.peer_host,
+        listener_name=connection.listener_name,
+    )
 
 
 def _decode(frame: bytes, header: RequestHeader) -> object:

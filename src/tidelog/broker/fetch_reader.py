@@ -16,6 +16,9 @@ With `is_rack_aware`, a consumer that says where it stands is told of a replica 
 given records, and a follower is told of a high watermark that it does not know without a wait: it
 has consumers of its own who wait for that.
 
+A follower whose log starts before ours is told so without a wait, too: somebody may wait for it to
+forget what was deleted (DeleteRecords), and nothing else may happen to this partition for long.
+
 A follower that lags, of a partition whose leader is throttled (KIP-73), gets nothing while that
 sends as much as it may. It is left out, without an end of its wait.
 
@@ -262,8 +265,8 @@ class FetchReader:
             belongs = interest.fetch.note_left_out(target, offsets)
         else:
             belongs = interest.fetch.note_result(target, offsets, has_data=len(data) > 0)
-        if self.is_rack_aware and request.replica_id >= 0:
-            look.must_tell |= _is_to_hear(interest.fetch, target, offsets)
+        if request.replica_id >= 0:
+            look.must_tell |= _is_to_hear(interest.fetch, target, offsets, self.is_rack_aware)
         if belongs:
             told = _told(aborted) if is_committed_only else None
             look.add(target, _result(target, offsets, told, None, data))
@@ -415,11 +418,18 @@ def _offsets_of_follower(runner: PartitionRunner) -> KnownOffsets:
     )
 
 
-def _is_to_hear(fetch: Fetch, target: FetchTarget, offsets: KnownOffsets) -> bool:
-    """Whether a follower does not know the high watermark."""
+def _is_to_hear(
+    fetch: Fetch, target: FetchTarget, offsets: KnownOffsets, is_rack_aware: bool
+) -> bool:
+    """Whether a follower does not know the log start or, where that matters, the high watermark."""
     if not isinstance(fetch, FetchSession):
         return False  # Nobody remembers what it was told; it hears with its next answer.
-    return target.told is None or target.told.high_watermark < offsets.high_watermark
+    told = target.told or _UNKNOWN_OFFSETS
+    if is_rack_aware and told.high_watermark < offsets.high_watermark:
+        return True
+    # What it says itself counts as well: the first answer of a session need not repeat it.
+    known = max(told.log_start_offset, target.wanted.log_start_offset)
+    return known < offsets.log_start_offset
 
 
 def _require_held(runner: PartitionRunner, target: FetchTarget) -> None:

@@ -53,7 +53,7 @@ from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partition_ports import LogDirectory, Watcher
 from tidelog.broker.partition_retention import enforce_retention
 from tidelog.broker.produce_results import refused_by, refused_partition
-from tidelog.broker.waiters import OffsetWaiters
+from tidelog.broker.waiters import OffsetFutures, OffsetWaiters
 from tidelog.config.topic import TopicConfig
 from tidelog.core.partition.effects import ADVANCED, Effects, HighWatermarkAdvanced, ProposeIsr
 from tidelog.core.partition.epochs import EpochHistory
@@ -112,6 +112,7 @@ class PartitionRunner:
     __slots__ = (
         "__weakref__",
         "_clock",
+        "_deletions",
         "_flush_messages",
         "_flusher",
         "_follower_watchers",
@@ -185,6 +186,7 @@ class PartitionRunner:
             refused=self._refused,
         )
         self._waiters = OffsetWaiters()
+        self._deletions = OffsetFutures()
         self._watchers: dict[FetchTarget, Watcher] = {}
         self._follower_watchers: dict[FetchTarget, Watcher] = {}
         self._reported_damage: str | None = None
@@ -551,9 +553,10 @@ class PartitionRunner:
             self.leader.on_min_insync_replicas_changed(config.min_insync_replicas)
 
     async def delete_records(self, before_offset: Offset) -> Offset:
-        """Hide what is below `before_offset` (-1: the high watermark); return the new log start.
+        """Hide what is below `before_offset` (-1: the high watermark); return what -1 stood for.
 
-        Raises RequestRefused. Durable on return: a crash must not bring deleted records back.
+        Raises RequestRefused. Durable here on return: a crash must not bring deleted records back.
+        Followers hear of it with their fetches; the low watermark says when they have done so too.
         """
         self._require_service()
         if before_offset == NO_OFFSET:
@@ -570,7 +573,27 @@ class PartitionRunner:
         # Also if somebody else deleted them: perhaps that is still on its way to the disk.
         await self.log_directory.checkpoint_log_starts()
         self._require_service()
-        return self.log.log_start_offset
+        return before_offset
+
+    @property
+    def low_watermark(self) -> Offset:
+        """Below it no live replica holds records. Raises RequestRefused."""
+        self._require_service()
+        return self.leading.low_watermark
+
+    def until_deleted(self, before_offset: Offset) -> "asyncio.Future[None]":
+        """Done once the low watermark is `before_offset`, or this is not the place to ask."""
+        deleted = self._deletions.add(before_offset)
+        self._wake_deletions()
+        return deleted
+
+    def _wake_deletions(self) -> None:
+        if not self._deletions:
+            return
+        if self.is_offline or self.leader is None:
+            self._deletions.wake_all()
+        else:
+            self._deletions.wake(self.leader.low_watermark)
 
     async def enforce_retention(self, now_ms: int) -> int:
         """Remove the segments that `retention.ms` and `retention.bytes` no longer want."""
@@ -582,6 +605,7 @@ class PartitionRunner:
             self.leader.on_log_start_advanced(self.log.log_start_offset)
         if self.epochs.truncate_from_start(self.log.log_start_offset):
             self.on_epochs_cut()
+        self._wake_deletions()
         self._announce(0)
 
     # -- roles -----------------------------------------------------------------------------------
@@ -649,6 +673,7 @@ class PartitionRunner:
             self.epochs.assign(leader.leader_epoch, start_offset=self.log.log_end_offset)
             self.has_unwritten_epoch = True
         self._waiters.wake(leader.high_watermark)
+        self._wake_deletions()
         self._announce(0)
 
     def _begin_to_follow(self, leader: BrokerId, leader_epoch: LeaderEpoch) -> None:
@@ -676,6 +701,7 @@ class PartitionRunner:
         self.leader = None
         self._flusher.give_up()
         self._waiters.wake_all()
+        self._wake_deletions()
         self._announce(0)
         self._queue.work_off()
 
@@ -702,6 +728,8 @@ class PartitionRunner:
         )
         if effects:
             self._perform(effects)
+        if self._deletions:
+            self._wake_deletions()
 
     def on_in_sync_changed(self, is_in_sync: bool) -> None:
         """Whether this replica is in the isr, as its newest role says."""
@@ -727,12 +755,14 @@ class PartitionRunner:
     def on_replicas_changed(self, replicas: tuple[BrokerId, ...]) -> None:
         if self.leader is not None:
             self._perform(self.leader.on_replicas_changed(replicas, now_ms=self._clock.now_ms()))
+            self._wake_deletions()
 
     def on_live_brokers_changed(self, live_brokers: Mapping[BrokerId, int]) -> None:
         if self.leader is not None:
             self._perform(
                 self.leader.on_live_brokers_changed(live_brokers, now_ms=self._clock.now_ms())
             )
+            self._wake_deletions()
 
     def on_tick(self) -> None:
         """Time has passed: who lags leaves the isr (R6)."""
@@ -763,6 +793,7 @@ class PartitionRunner:
             return
         self.is_offline = True
         self._waiters.wake_all()
+        self._wake_deletions()
         self._flusher.give_up()
         self._announce(0)
         self._queue.work_off()

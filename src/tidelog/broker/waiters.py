@@ -3,6 +3,7 @@
     ParkedProduce   a Produce of which some partitions are not settled yet: a segment is being
                     rolled, an fsync is under way, or followers still lack the records (acks=all)
     OffsetWaiters   of one partition: who waits for its high watermark to reach an offset
+    OffsetFutures   of one partition: who waits for its low watermark, and may stop to
 
 Fetches wait in `broker/fetch_interest.py`, because what they wait for belongs to their session.
 """
@@ -101,3 +102,37 @@ class OffsetWaiters:
         heap, self._heap = self._heap, []
         for _offset, _order, callback in heap:
             callback()
+
+
+class OffsetFutures:
+    """Futures that are done once an offset is reached; one that is cancelled is forgotten."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Future[None], Offset] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, offset: Offset) -> "asyncio.Future[None]":
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[future] = offset
+        future.add_done_callback(self._forget)
+        return future
+
+    def wake(self, reached: Offset) -> None:
+        self._finish([each for each, offset in self._waiting.items() if offset <= reached])
+
+    def wake_all(self) -> None:
+        """The partition is going away: everybody has to look again."""
+        self._finish(list(self._waiting))
+
+    def _finish(self, futures: Sequence["asyncio.Future[None]"]) -> None:
+        for future in futures:
+            self._forget(future)
+            if not future.done():
+                future.set_result(None)
+
+    def _forget(self, future: "asyncio.Future[None]") -> None:
+        self._waiting.pop(future, None)

@@ -8,15 +8,17 @@ from contextlib import asynccontextmanager
 import pytest
 from kio.schema.describe_cluster.v2.response import DescribeClusterResponse
 
-from tests.support.kio_codec import example
+from tests.support.kio_codec import example, milliseconds
 from tests.unit.broker.served import Client, ServedWorld, fetch_values, served_world
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tidelog.base.errors import ErrorCode, RequestRefused
-from tidelog.broker.dispatch import ColdHandlers, Dispatcher, RequestContext
+from tidelog.broker.dispatch import ColdHandlers, Dispatcher, Postponed, RequestContext
+from tidelog.broker.large_requests import LARGE_BYTES
 from tidelog.wire import messages
 from tidelog.wire.api import SUPPORTED, ApiKey
 
 DESCRIBE_CLUSTER = 0
+NO_TIME = milliseconds(0)
 
 
 class ColdHandler:
@@ -103,6 +105,84 @@ async def test_a_client_may_hang_up_before_its_cold_request_is_done() -> None:
         handler.gate.set()
         await served.world.settle()
         assert client.take() == []
+
+
+class Waiter:
+    """Answers when others are done, and says whether that is still wanted."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.waiting = 0
+
+    async def handle(self, _request: object, _context: RequestContext) -> Postponed:
+        return Postponed(self._wait)
+
+    async def _wait(self) -> object:
+        self.waiting += 1
+        try:
+            await self.gate.wait()
+        finally:
+            self.waiting -= 1
+        return example(DescribeClusterResponse)
+
+
+@asynccontextmanager
+async def with_waiter() -> AsyncIterator[tuple[ServedWorld, Waiter]]:
+    async with served_world() as served:
+        waiter = Waiter()
+        hot = {ApiKey.PRODUCE, *served.direct}
+        dispatcher = Dispatcher(
+            produce=served.produce,
+            direct=served.direct,
+            inter_broker={},
+            forwarding=None,
+            load_cold=lambda: {key: waiter for key in SUPPORTED if key not in hot},
+            tasks=served.requests,
+            large=served.large,
+        )
+        dispatcher.warm_up()
+        served.server.dispatch = dispatcher.dispatch
+        yield served, waiter
+
+
+@in_virtual_time
+async def test_a_postponed_answer_comes_when_others_are_done() -> None:
+    async with with_waiter() as (served, waiter):
+        client = served.client()
+        describe_cluster(client)
+        await served.world.settle()
+        assert client.take() == []
+        waiter.gate.set()
+        await served.world.settle()
+        assert len(client.take()) == 1
+
+
+@in_virtual_time
+async def test_a_client_that_hangs_up_is_not_waited_for() -> None:
+    async with with_waiter() as (served, waiter):
+        client = served.client()
+        describe_cluster(client)
+        await served.world.settle()
+        assert waiter.waiting == 1
+        client.disconnect()
+        await served.world.settle()
+        assert waiter.waiting == 0
+
+
+def test_a_large_request_whose_answer_is_postponed_holds_up_no_other() -> None:
+    async def scenario() -> None:
+        async with with_waiter() as (served, waiter):
+            clients = [served.client(), served.client()]
+            for client in clients:
+                topics = [{"name": f"t{n}", "partitions": []} for n in range(LARGE_BYTES)]
+                client.send(ApiKey.DELETE_RECORDS, 2, {"topics": topics, "timeout": NO_TIME})
+            await until(lambda: waiter.waiting == 2)
+            assert served.world.request_memory.held_bytes == 0
+            waiter.gate.set()
+            for client in clients:
+                client.disconnect()
+
+    asyncio.run(scenario())
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -19,7 +19,7 @@ from tests.unit.broker.world import (
     replicated,
     topic_partition,
 )
-from tidelog.base.errors import ErrorCode, StorageError
+from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import NO_BROKER, LeaderEpoch, Offset, TopicId
 from tidelog.broker.replicas import Role, StoppedRole
 from tidelog.core.controller.changes import BrokerGone, BrokerRegistered
@@ -48,13 +48,15 @@ async def become(world: World, state_leader: int, epoch: int) -> None:
     await world.settle()
 
 
-def fetch(world: World, offset: int, *, broker_epoch: int = OTHER_EPOCH) -> None:
+def fetch(
+    world: World, offset: int, *, broker_epoch: int = OTHER_EPOCH, log_start: int = 0
+) -> None:
     """The other broker asks for what comes after `offset`."""
     world.runner("t").on_follower_fetch(
         OTHER,
         broker_epoch=broker_epoch,
         fetch_offset=Offset(offset),
-        log_start_offset=Offset(0),
+        log_start_offset=Offset(log_start),
     )
 
 
@@ -205,6 +207,60 @@ async def test_who_leads_on_in_a_new_epoch_keeps_those_who_wait() -> None:
         assert not waiting.is_settled
         fetch(world, 1)
         assert waiting.code == ErrorCode.NONE
+
+
+# -- deleting records ------------------------------------------------------------------------------
+
+
+async def deleted_world(world: World) -> "asyncio.Future[None]":
+    """What was deleted here and not yet by the other broker."""
+    await replicated_world(world)
+    world.produce("t", plain_batch(3))
+    fetch(world, 3)
+    runner = world.runner("t")
+    assert await runner.delete_records(Offset(-1)) == 3
+    deleted = runner.until_deleted(Offset(3))
+    await world.settle()
+    assert not deleted.done()
+    assert runner.low_watermark == 0
+    return deleted
+
+
+@in_virtual_time
+async def test_records_are_deleted_when_the_followers_say_so() -> None:
+    async with broker_world() as world:
+        deleted = await deleted_world(world)
+        fetch(world, 3, log_start=2)
+        assert not deleted.done()
+        fetch(world, 3, log_start=3)
+        assert deleted.done()
+        assert world.runner("t").low_watermark == 3
+
+
+@in_virtual_time
+async def test_the_dead_delete_nothing_and_are_not_waited_for() -> None:
+    async with broker_world() as world:
+        deleted = await deleted_world(world)
+        world.decide(BrokerGone(OTHER))
+        assert deleted.done()
+        assert world.runner("t").low_watermark == 3
+
+
+@pytest.mark.parametrize("is_offline", [True, False])
+@in_virtual_time
+async def test_whoever_waits_for_a_deletion_is_refused_when_the_leadership_ends(
+    is_offline: bool,
+) -> None:
+    async with broker_world() as world:
+        deleted = await deleted_world(world)
+        if is_offline:
+            world.log_dir.on_failure(StorageError("test"))
+        else:
+            await become(world, OTHER, 1)
+        await world.settle()
+        assert deleted.done()
+        with pytest.raises(RequestRefused):
+            _ = world.runner("t").low_watermark
 
 
 # -- the end of leading --------------------------------------------------------------------------

@@ -1,12 +1,19 @@
 """DeleteRecords (21): forget what is below an offset, partition by partition.
 
-A partition's answer is its low watermark: the first offset that is left. Offset -1 stands for the
-high watermark. One partition's refusal is that partition's answer; it never fails its neighbours.
+A partition's answer is its low watermark: the first offset that is left on any live replica. Offset
+-1 stands for the high watermark. One partition's refusal is that partition's answer; it never fails
+its neighbours.
 
-With one replica the low watermark is there at once, so the request's time-out is never used up.
+Records are deleted here first, in all partitions. Then all of them are waited for together, until
+the followers that are alive have deleted theirs or the client's time is up. Who is out of time is
+told REQUEST_TIMED_OUT and how far it came; the deletion goes on. With no time at all that is what
+everybody is told who has a follower, as in Kafka.
 """
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from kio.schema.delete_records.v2.request import DeleteRecordsRequest
@@ -20,7 +27,7 @@ from kio.static.primitive import i32, i64
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import Offset
-from tidelog.broker.dispatch import RequestContext
+from tidelog.broker.dispatch import Postponed, RequestContext
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
 from tidelog.broker.handlers.metadata import INTERNAL_TOPICS
 from tidelog.broker.large_requests import in_turns
@@ -36,7 +43,16 @@ class DeletablePartition(Protocol):
     def config(self) -> TopicConfig: ...
 
     async def delete_records(self, before_offset: Offset) -> Offset:
-        """Return the new log start, durably; raises RequestRefused."""
+        """Delete here, durably, and return the offset that was meant; raises RequestRefused."""
+        ...
+
+    @property
+    def low_watermark(self) -> Offset:
+        """The first offset that a live replica may have; raises RequestRefused."""
+        ...
+
+    def until_deleted(self, before_offset: Offset) -> "asyncio.Future[None]":
+        """Done once the low watermark is worth another look. May be cancelled."""
         ...
 
 
@@ -48,6 +64,33 @@ class LedPartitions(Protocol):
         ...
 
 
+@dataclass(slots=True, kw_only=True)
+class _Deletion:
+    """What is known of one partition's answer."""
+
+    topic: str
+    partition: int
+    code: ErrorCode
+    low_watermark: Offset
+    runner: DeletablePartition | None
+    """None once it is settled."""
+    before_offset: Offset
+
+    def look(self) -> None:
+        """Settle it if the low watermark is there, or will not be."""
+        assert self.runner is not None
+        try:
+            self.low_watermark = self.runner.low_watermark
+        except RequestRefused as refusal:
+            self._settle(refusal.code, NO_LOW_WATERMARK)
+        else:
+            if self.low_watermark >= self.before_offset:
+                self._settle(ErrorCode.NONE, self.low_watermark)
+
+    def _settle(self, code: ErrorCode, low_watermark: Offset) -> None:
+        self.code, self.low_watermark, self.runner = code, low_watermark, None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRecordsHandler:
     """Moves log starts forward."""
@@ -56,41 +99,75 @@ class DeleteRecordsHandler:
 
     async def handle(
         self, request: DeleteRecordsRequest, context: RequestContext
-    ) -> DeleteRecordsResponse:
-        results: dict[str, list[DeleteRecordsPartitionResult]] = {}
+    ) -> DeleteRecordsResponse | Postponed:
+        deletions = []
         async for (topic, partition), offset in in_turns(_each_once(request).items()):
-            result = await self._result(topic, partition, offset)
-            results.setdefault(topic, []).append(result)
-        return DeleteRecordsResponse(
-            throttle_time=NO_THROTTLE,
-            topics=tuple(
-                DeleteRecordsTopicResult(name=TopicName(topic), partitions=tuple(partitions))
-                for topic, partitions in results.items()
-            ),
-        )
+            deletions.append(await self._begin(topic, partition, offset))
+        if all(one.runner is None for one in deletions):
+            return _response(deletions)
+        return Postponed(partial(_finish, deletions, request.timeout.total_seconds()))
 
-    async def _result(
-        self, topic: str, partition: int, offset: Offset
-    ) -> DeleteRecordsPartitionResult:
-        code, low_watermark = ErrorCode.NONE, NO_LOW_WATERMARK
+    async def _begin(self, topic: str, partition: int, offset: Offset) -> _Deletion:
+        deletion = _Deletion(
+            topic=topic,
+            partition=partition,
+            code=ErrorCode.REQUEST_TIMED_OUT,
+            low_watermark=NO_LOW_WATERMARK,
+            runner=None,
+            before_offset=offset,
+        )
         try:
-            low_watermark = await self._delete(topic, partition, offset)
+            runner = self._deletable(topic, partition)
+            deletion.before_offset = await runner.delete_records(offset)
+            deletion.runner = runner
+            deletion.look()
         except RequestRefused as refusal:
-            code = refusal.code
-        return DeleteRecordsPartitionResult(
-            partition_index=i32(partition),
-            low_watermark=i64(low_watermark),
-            error_code=message_error(code),
-        )
+            deletion.code = refusal.code
+        return deletion
 
-    async def _delete(self, topic: str, partition: int, offset: Offset) -> Offset:
+    def _deletable(self, topic: str, partition: int) -> DeletablePartition:
         if topic in INTERNAL_TOPICS:
             raise RequestRefused(ErrorCode.INVALID_TOPIC_EXCEPTION)
         runner = self.partitions.led(topic, partition)
         if runner.config.is_compacted and not runner.config.is_deleted:
             # The newest record of every key is what such a topic promises to keep.
             raise RequestRefused(ErrorCode.POLICY_VIOLATION)
-        return await runner.delete_records(offset)
+        return runner
+
+
+async def _finish(deletions: Sequence[_Deletion], timeout_s: float) -> DeleteRecordsResponse:
+    """Wait for the followers, for all partitions together."""
+    unsettled = {
+        one.runner.until_deleted(one.before_offset): one
+        for one in deletions
+        if one.runner is not None
+    }
+    try:
+        await asyncio.wait(unsettled, timeout=max(0.0, timeout_s))
+    finally:
+        for future in unsettled:
+            future.cancel()
+    async for one in in_turns(unsettled.values()):
+        one.look()
+    return _response(deletions)
+
+
+def _response(deletions: Sequence[_Deletion]) -> DeleteRecordsResponse:
+    results: dict[str, list[DeleteRecordsPartitionResult]] = {}
+    for one in deletions:
+        result = DeleteRecordsPartitionResult(
+            partition_index=i32(one.partition),
+            low_watermark=i64(one.low_watermark),
+            error_code=message_error(one.code),
+        )
+        results.setdefault(one.topic, []).append(result)
+    return DeleteRecordsResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            DeleteRecordsTopicResult(name=TopicName(topic), partitions=tuple(partitions))
+            for topic, partitions in results.items()
+        ),
+    )
 
 
 def _each_once(request: DeleteRecordsRequest) -> dict[tuple[str, int], Offset]:

@@ -254,3 +254,24 @@ async def test_a_wait_ends_when_another_moves_the_high_watermark_only_with_the_s
         await world.settle()
         assert world.runner("t").high_watermark == 2
         assert follower.heard() == ([(2, 0)] if is_rack_aware else [])
+
+
+@pytest.mark.parametrize("is_rack_aware", [True, False])
+@in_virtual_time
+async def test_a_wait_ends_when_the_log_start_moves(is_rack_aware: bool) -> None:
+    """Somebody may wait for the follower to forget what was deleted."""
+    async with leading(is_rack_aware=is_rack_aware) as served:
+        world = served.world
+        follower = Follower(served)
+        follower.fetch(1)
+        await world.settle()
+        if follower.heard():
+            follower.fetch()
+            await world.settle()
+        assert follower.heard() == []
+        await world.runner("t").delete_records(Offset(1))
+        await world.settle()
+        assert follower.heard() == [(1, 0)]
+        follower.fetch()  # Even if it does not do as it is told, it does not ask in circles.
+        await world.settle()
+        assert follower.heard() == []
