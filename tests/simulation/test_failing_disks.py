@@ -109,3 +109,38 @@ def test_a_replica_that_was_to_be_made_meanwhile_is_made_and_is_in_sync() -> Non
             cluster.until(lambda: cluster.state("made").isr == (2,))
             cluster.brokers[1].disk.heal()
             cluster.until(lambda: cluster.is_at("made", 0, 2, 1))
+
+
+def all_say(cluster: SimulatedCluster, *offline: int) -> bool:
+    """Whether every broker that runs tells clients that these replicas are offline."""
+    images = [one.broker.controller.image for one in cluster.brokers.values() if one.broker]
+    return all(sorted(image.offline_replicas(TOPIC, 0)) == [*offline] for image in images)
+
+
+def test_everybody_knows_of_replicas_on_a_broken_disk() -> None:
+    """Though their broker is alive, and also if the controller changes."""
+    with simulated_cluster(3) as cluster:
+        led_by_one(cluster, 2, 1, 3)
+        break_disk(cluster, 2)
+        cluster.until(lambda: all_say(cluster, 2))
+        first = cluster.controller()
+        assert first.broker_id != 2
+        first.kill()
+        offline = sorted((2, first.broker_id))
+        cluster.until(lambda: cluster.controller() is not first and all_say(cluster, *offline))
+        first.start()
+        cluster.brokers[2].disk.heal()
+        cluster.until(lambda: cluster.is_at(TOPIC, 0, 2, 1, 3) and all_say(cluster))
+
+
+def test_a_follower_on_a_broken_disk_is_offline_too() -> None:
+    with simulated_cluster(3) as cluster:
+        led_by_one(cluster, 1, 2, 3)
+        cluster.brokers[3].disk.fill()
+        cluster.produce(TOPIC, 1)
+        cluster.until(lambda: all_say(cluster, 3))
+        cluster.brokers[3].kill()
+        cluster.until(lambda: all_say(cluster, 3))
+        cluster.brokers[3].disk.heal()
+        cluster.brokers[3].start()
+        cluster.until(lambda: all_say(cluster))

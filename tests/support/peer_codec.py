@@ -69,6 +69,7 @@ from tidelog.wire.stop_replica import (
 )
 from tidelog.wire.update_metadata import (
     EntitySettings,
+    FailedReplicas,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
     decode_update_metadata,
@@ -226,7 +227,15 @@ PEER_CODECS: Mapping[str, PeerCodec] = {
                 0,
                 7,
                 "peer",
-                UpdateMetadataRequest(_HEADER, False, _BROKERS, _TOPICS, _SETTINGS, [_ID]),
+                UpdateMetadataRequest(
+                    _HEADER,
+                    False,
+                    _BROKERS,
+                    _TOPICS,
+                    _SETTINGS,
+                    [_ID],
+                    [FailedReplicas(1, [(_ID, [0, 7])])],
+                ),
             ),
             ApiKey.UPDATE_METADATA,
             0,

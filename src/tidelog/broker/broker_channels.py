@@ -39,6 +39,7 @@ from tidelog.core.controller.changes import (
     ControllerChanged,
     PartitionChanged,
     PartitionsAdded,
+    ReplicasFailed,
     TopicConfigChanged,
     TopicCreated,
     TopicDeleted,
@@ -103,6 +104,8 @@ class _Untold:
     deleted_topics: dict[TopicId, None] = field(default_factory=dict)
     stopped: dict[tuple[TopicId, int], StoppedReplica] = field(default_factory=dict)
     """By the id of the topic: one of the same name may have come and gone since."""
+    failed: dict[BrokerId, None] = field(default_factory=dict)
+    """Brokers whose disks failed or work again."""
 
     def __bool__(self) -> bool:
         return bool(
@@ -113,6 +116,7 @@ class _Untold:
             or self.entities
             or self.deleted_topics
             or self.stopped
+            or self.failed
         )
 
     def add_back(self, older: "_Untold") -> None:
@@ -126,6 +130,7 @@ class _Untold:
         self.entities = {**older.entities, **self.entities}
         self.deleted_topics = {**older.deleted_topics, **self.deleted_topics}
         self.stopped = {**older.stopped, **self.stopped}
+        self.failed = {**older.failed, **self.failed}
 
 
 class BrokerChannels:
@@ -220,9 +225,9 @@ class BrokerChannels:
             case TopicDeleted(name, topic_id):
                 self._note_deleted(before, name, topic_id)
             case _:
-                self._note_settings(change)
+                self._note_more(change)
 
-    def _note_settings(self, change: Change) -> None:
+    def _note_more(self, change: Change) -> None:
         match change:
             case TopicConfigChanged(name, _):
                 self._note_entity(EntityKind.TOPIC, name)
@@ -230,6 +235,9 @@ class BrokerChannels:
                 self._note_entity(EntityKind.BROKER, messages.entity_name(broker_id))
             case ClientConfigChanged(name, _):
                 self._note_entity(EntityKind.CLIENT, name)
+            case ReplicasFailed(broker_id, _):
+                for channel in self._channels.values():
+                    channel.untold.failed[broker_id] = None
             case _:
                 pass
 
@@ -403,12 +411,15 @@ class _Channel:
             topics = messages.topic_states(image, partitions)
             entities = messages.entity_settings(image, messages.all_entities(image))
             deleted: list[bytes] = []
+            failed = messages.failed_replicas(image, image.failed_replicas)
         else:
             topics = messages.topic_states(image, untold.partitions)
             entities = messages.entity_settings(image, untold.entities)
             deleted = [topic_id.bytes for topic_id in untold.deleted_topics]
+            failed = messages.failed_replicas(image, untold.failed)
+        brokers = messages.live_brokers(image)
         return UpdateMetadataRequest(
-            self._header, untold.is_full, messages.live_brokers(image), topics, entities, deleted
+            self._header, untold.is_full, brokers, topics, entities, deleted, failed
         )
 
     def _roles(self, image: ClusterImage, untold: _Untold) -> LeaderAndIsrRequest:

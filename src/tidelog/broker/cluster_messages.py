@@ -27,6 +27,7 @@ from tidelog.core.controller.changes import (
     TopicDeleted,
     broker_changes,
     changes_between,
+    failed_replica_changes,
 )
 from tidelog.core.controller.image import (
     BrokerImage,
@@ -44,7 +45,12 @@ from tidelog.wire.cluster_states import (
     PartitionState,
     TopicStates,
 )
-from tidelog.wire.update_metadata import EntityKind, EntitySettings, UpdateMetadataRequest
+from tidelog.wire.update_metadata import (
+    EntityKind,
+    EntitySettings,
+    FailedReplicas,
+    UpdateMetadataRequest,
+)
 
 # -- out -------------------------------------------------------------------------------------------
 
@@ -139,6 +145,27 @@ def _broker_of(name: str) -> BrokerId | None:
     return BrokerId(int(name))
 
 
+def failed_replicas(image: ClusterImage, brokers: Iterable[BrokerId]) -> list[FailedReplicas]:
+    """What is known of the disks of `brokers`; of those that are gone there is nothing to say."""
+    return [
+        FailedReplicas(
+            broker_id, _by_topic_id(image, image.failed_replicas.get(broker_id, frozenset()))
+        )
+        for broker_id in brokers
+        if broker_id in image.brokers
+    ]
+
+
+def _by_topic_id(
+    image: ClusterImage, replicas: Iterable[TopicPartition]
+) -> list[tuple[bytes, list[int]]]:
+    partitions: dict[bytes, list[int]] = {}
+    for topic, partition in replicas:
+        if topic in image.topics:
+            partitions.setdefault(image.topics[topic].topic_id.bytes, []).append(partition)
+    return list(partitions.items())
+
+
 # -- in --------------------------------------------------------------------------------------------
 
 
@@ -170,6 +197,7 @@ def changes_from(image: ClusterImage, request: UpdateMetadataRequest) -> list[Ch
     )
     if request.is_full:
         full = _image_from(image.cluster_id, request, controller)
+        full = full.apply_all(_failed_changes(full, request))
         return [one for one in changes_between(image, full) if not _is_older(image, one)]
     changes: list[Change] = []
     if (image.controller_id, image.controller_epoch) != (
@@ -187,7 +215,25 @@ def changes_from(image: ClusterImage, request: UpdateMetadataRequest) -> list[Ch
     for topic in request.topics:
         changes += _topic_changes(image, topic, settings)
     changes += _settings_changes(image.apply_all(changes), request)
+    if request.failed_replicas:
+        changes += _failed_changes(image.apply_all(changes), request)
     return changes
+
+
+def _failed_changes(image: ClusterImage, request: UpdateMetadataRequest) -> list[Change]:
+    """Of the topics that are known by now: of others there is nothing to be told."""
+    failed = dict(image.failed_replicas)
+    for broker in request.failed_replicas:
+        broker_id = BrokerId(broker.broker_id)
+        if broker_id not in image.brokers:
+            raise RequestRefused(ErrorCode.INVALID_REQUEST, f"broker {broker_id} is not alive")
+        failed[broker_id] = frozenset(
+            TopicPartition(topic.name, partition)
+            for topic_id, partitions in broker.topics
+            if (topic := image.topic_by_id(TopicId(UUID(bytes=topic_id)))) is not None
+            for partition in partitions
+        )
+    return failed_replica_changes(image, {one: each for one, each in failed.items() if each})
 
 
 def _brokers_from(request: UpdateMetadataRequest) -> dict[BrokerId, BrokerImage]:

@@ -500,6 +500,7 @@ class ControllerRunner:
             )
         self.view.note_unclean(elections.unclean)
         self._is_stale = False
+        after = after.apply_all(self.view.failed_changes(after))
         self.publish(after, changes_between(self._image, after))
 
     # -- following -------------------------------------------------------------------------------
@@ -626,6 +627,8 @@ class ControllerRunner:
         self.view.note_told(told)
         affected = affected_by(told, self._image)
         await self.commit_elections(on_replicas_changed(self._image, affected, self.candidates()))
+        failed = self.view.failed_changes(self._image)
+        self.publish(self._image.apply_all(failed), failed)
 
     def on_told(self, told: Told) -> None:
         """A broker has answered a LeaderAndIsr: which of its replicas work, which do not."""

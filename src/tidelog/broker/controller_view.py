@@ -12,6 +12,7 @@ from typing import Final
 from tidelog.base.ids import NO_BROKER, BrokerId, TopicPartition
 from tidelog.broker.broker_channels import Told
 from tidelog.config.topic import TopicConfig
+from tidelog.core.controller.changes import Change, failed_replica_changes
 from tidelog.core.controller.election import Candidates, UncleanElection
 from tidelog.core.controller.image import BrokerImage, ClusterImage
 
@@ -52,6 +53,16 @@ class ControllerView:
             offline_replicas=self._offline,
             allow_unclean=allow_unclean,
         )
+
+    def failed_changes(self, image: ClusterImage) -> list[Change]:
+        """What is to be published so that `image` says which replicas failed, as known here."""
+        failed: dict[BrokerId, set[TopicPartition]] = {}
+        for one, brokers in self._offline.items():
+            state = image.partition(*one)
+            for broker_id in brokers:
+                if state and broker_id in state.replicas and broker_id in image.brokers:
+                    failed.setdefault(broker_id, set()).add(one)
+        return failed_replica_changes(image, {one: frozenset(each) for one, each in failed.items()})
 
     def is_offline(self, one: TopicPartition, broker_id: BrokerId) -> bool:
         """Whether that replica is held to be on a log directory that failed."""

@@ -1,7 +1,8 @@
 """UpdateMetadata: the controller tells every broker what clients may ask it.
 
-A layout of our own, see cluster_states.py. A full request names every topic there is and every
-setting; the live brokers are always all of them, and an entity's settings always all it has.
+A layout of our own, see cluster_states.py. A full request names every topic there is, every setting
+and every replica that failed; the live brokers are always all of them, an entity's settings always
+all it has, and the failed replicas of a broker that is named all of its.
 """
 
 import struct
@@ -30,6 +31,7 @@ from tidelog.wire.primitives import UUID_BYTES, Reader, compact_string, frame, u
 
 _ERROR = struct.Struct(">hb")
 _KIND = struct.Struct(">b")
+_INT32 = struct.Struct(">i")
 
 
 class EntityKind(IntEnum):
@@ -48,6 +50,13 @@ class EntitySettings(NamedTuple):
     settings: list[tuple[str, str]]
 
 
+class FailedReplicas(NamedTuple):
+    """The replicas of a live broker whose log directories failed, by the ids of their topics."""
+
+    broker_id: int
+    topics: list[tuple[bytes, list[int]]]
+
+
 class UpdateMetadataRequest(NamedTuple):
     """deleted_topics: their ids."""
 
@@ -57,6 +66,7 @@ class UpdateMetadataRequest(NamedTuple):
     topics: list[TopicStates]
     settings: list[EntitySettings]
     deleted_topics: list[bytes]
+    failed_replicas: list[FailedReplicas]
 
 
 class UpdateMetadataResponse(NamedTuple):
@@ -80,6 +90,7 @@ def encode_update_metadata_request(
             _encode_settings(request.settings),
             uvarint(len(request.deleted_topics) + 1),
             *request.deleted_topics,
+            _encode_failed(request.failed_replicas),
             b"\x00",
         ]
     )
@@ -95,6 +106,7 @@ def decode_update_metadata(view: memoryview, position: int, version: int) -> Upd
         topics=decode_topic_states(reader),
         settings=[_decode_entity(reader) for _ in range(reader.array_count())],
         deleted_topics=[reader.uuid() for _ in range(reader.array_count())],
+        failed_replicas=[_decode_failed(reader) for _ in range(reader.array_count())],
     )
     reader.end_structure()
     return request
@@ -118,6 +130,30 @@ def _decode_entity(reader: Reader) -> EntitySettings:
         reader.end_structure()
     reader.end_structure()
     return EntitySettings(kind, name, settings)
+
+
+def _encode_failed(brokers: Sequence[FailedReplicas]) -> bytes:
+    parts = [uvarint(len(brokers) + 1)]
+    for broker_id, topics in brokers:
+        parts += (_INT32.pack(broker_id), uvarint(len(topics) + 1))
+        for topic_id, partitions in topics:
+            assert len(topic_id) == UUID_BYTES
+            parts += (topic_id, uvarint(len(partitions) + 1))
+            parts += map(_INT32.pack, partitions)
+            parts.append(b"\x00")
+        parts.append(b"\x00")
+    return b"".join(parts)
+
+
+def _decode_failed(reader: Reader) -> FailedReplicas:
+    broker_id = reader.int32()
+    topics = []
+    for _ in range(reader.array_count()):
+        topic_id = reader.uuid()
+        topics.append((topic_id, [reader.int32() for _ in range(reader.array_count())]))
+        reader.end_structure()
+    reader.end_structure()
+    return FailedReplicas(broker_id, topics)
 
 
 def encode_update_metadata_response(

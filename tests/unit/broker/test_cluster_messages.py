@@ -24,6 +24,7 @@ from tidelog.core.controller.changes import (
     ControllerChanged,
     PartitionChanged,
     PartitionsAdded,
+    ReplicasFailed,
     TopicConfigChanged,
     TopicCreated,
     TopicDeleted,
@@ -53,6 +54,7 @@ def full(image: ClusterImage) -> UpdateMetadataRequest:
         messages.topic_states(image, everything),
         messages.entity_settings(image, messages.all_entities(image)),
         [],
+        messages.failed_replicas(image, image.failed_replicas),
     )
 
 
@@ -62,6 +64,7 @@ def news(
     partitions: dict[str, Sequence[int]] | None = None,
     entities: Sequence[tuple[EntityKind, str]] = (),
     deleted: Sequence[bytes] = (),
+    failed: Sequence[BrokerId] = (),
 ) -> UpdateMetadataRequest:
     return UpdateMetadataRequest(
         HEADER,
@@ -70,6 +73,7 @@ def news(
         messages.topic_states(image, partitions or {}),
         messages.entity_settings(image, entities),
         list(deleted),
+        messages.failed_replicas(image, failed),
     )
 
 
@@ -169,6 +173,19 @@ def test_live_brokers_are_all_there_are() -> None:
         BrokerRegistered(brokers(3)[BrokerId(3)]),
     ]
     assert messages.broker_epochs(ONE) == [(1, 1), (2, 1)]
+
+
+def test_replicas_that_failed_are_told_by_their_brokers() -> None:
+    known = ONE.apply(SPEAKER)
+    first, second = BrokerId(1), BrokerId(2)
+    failed = ReplicasFailed(first, frozenset({TopicPartition("t", 0), TopicPartition("t", 1)}))
+    after = known.apply_all([failed, ReplicasFailed(second, frozenset({TopicPartition("t", 0)}))])
+    assert hear(known, news(after, failed=[first])) == known.apply(failed)
+    assert hear(known, full(after)) == after
+    assert hear(after, news(known.apply(failed), failed=[second])) == known.apply(failed)
+    assert hear(after, full(known)) == known
+    assert messages.changes_from(after, news(after, failed=[first, second])) == []
+    assert hear(after, news(after)) == after
 
 
 # -- what is old ---------------------------------------------------------------------------------

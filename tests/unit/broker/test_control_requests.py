@@ -75,7 +75,8 @@ class Controlled:
 
     def update(self, header: ControlHeader = GOOD) -> UpdateMetadataRequest:
         brokers = messages.live_brokers(self.world.image)
-        return UpdateMetadataRequest(header, False, brokers, states(replicated(BROKER, 0)), [], [])
+        topics = states(replicated(BROKER, 0))
+        return UpdateMetadataRequest(header, False, brokers, topics, [], [], [])
 
 
 def states(state: PartitionImage) -> list[TopicStates]:

@@ -259,7 +259,7 @@ async def test_a_controller_elsewhere_is_heard_over_a_connection() -> None:
         states = _states(replicated(BROKER, 3))
         roles = LeaderAndIsrRequest(header, False, [(BROKER, header.broker_epoch)], states)
         stop = StopReplicaRequest(header, [StoppedReplica("t", TOPIC_ID.bytes, 0, 3, True)])
-        update = UpdateMetadataRequest(header, False, [], [], [], [])
+        update = UpdateMetadataRequest(header, False, [], [], [], [], [])
         updated, told, stopped = await asyncio.gather(
             remote.update_metadata(update), remote.leader_and_isr(roles), remote.stop_replica(stop)
         )

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.kio_codec import int16s, topic_ids
+from tests.support.kio_codec import int16s, int32s, topic_ids
 from tests.support.peer_codec import (
     control_headers,
     entity_settings,
@@ -14,6 +14,7 @@ from tests.support.peer_codec import (
 )
 from tidelog.wire.api import ApiKey
 from tidelog.wire.update_metadata import (
+    FailedReplicas,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
     decode_update_metadata,
@@ -34,6 +35,14 @@ _KEY = ApiKey.UPDATE_METADATA
         st.lists(topic_states, max_size=3),
         st.lists(entity_settings, max_size=3),
         st.lists(topic_ids, max_size=3),
+        st.lists(
+            st.builds(
+                FailedReplicas,
+                int32s,
+                st.lists(st.tuples(topic_ids, st.lists(int32s, max_size=3)), max_size=3),
+            ),
+            max_size=3,
+        ),
     )
 )
 def test_request_comes_back(request: UpdateMetadataRequest) -> None:

@@ -146,13 +146,13 @@ def _partitions(
     image: ClusterImage, topic: TopicImage, first: int, end: int
 ) -> list[DescribeTopicPartitionsResponsePartition]:
     return [
-        _partition(image, index, partition)
+        _partition(image, topic.name, index, partition)
         for index, partition in enumerate(topic.partitions[first:end], start=first)
     ]
 
 
 def _partition(
-    image: ClusterImage, index: int, partition: PartitionImage
+    image: ClusterImage, topic: str, index: int, partition: PartitionImage
 ) -> DescribeTopicPartitionsResponsePartition:
     has_leader = partition.leader in image.brokers
     return DescribeTopicPartitionsResponsePartition(
@@ -166,9 +166,7 @@ def _partition(
         # There are no eligible leaders beside the isr here; a Kafka broker without any says so.
         eligible_leader_replicas=(),
         last_known_elr=(),
-        offline_replicas=_brokers(
-            tuple(replica for replica in partition.replicas if replica not in image.brokers)
-        ),
+        offline_replicas=_brokers(image.offline_replicas(topic, index)),
     )
 
 

@@ -199,7 +199,7 @@ class MetadataHandler:
             topic_id=topic.topic_id.bytes,
             is_internal=topic.name in INTERNAL_TOPICS,
             partitions=[
-                _partition(image, index, partition)
+                _partition(image, topic.name, index, partition)
                 for index, partition in enumerate(topic.partitions)
             ],
             authorized_operations=operations,
@@ -217,7 +217,9 @@ def _brokers(known: Sequence[BrokerImage], listener_name: str) -> list[MetadataB
     return brokers
 
 
-def _partition(image: ClusterImage, index: int, partition: PartitionImage) -> MetadataPartition:
+def _partition(
+    image: ClusterImage, topic: str, index: int, partition: PartitionImage
+) -> MetadataPartition:
     code = ErrorCode.NONE
     if partition.leader == NO_BROKER or partition.leader not in image.brokers:
         code = ErrorCode.LEADER_NOT_AVAILABLE
@@ -228,9 +230,7 @@ def _partition(image: ClusterImage, index: int, partition: PartitionImage) -> Me
         leader_epoch=partition.leader_epoch,
         replicas=partition.replicas,
         isr=partition.isr,
-        offline_replicas=tuple(
-            replica for replica in partition.replicas if replica not in image.brokers
-        ),
+        offline_replicas=image.offline_replicas(topic, index),
     )
 
 

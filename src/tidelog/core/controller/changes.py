@@ -2,17 +2,18 @@
 
 A change says what *is* now, never what somebody wants: by the time one exists it has been decided
 (`topics.py`, `configs.py`, `election.py`) and, in the runner, written to the coordinator. Applying
-one cannot fail but by a bug, which is why the conditions below are assertions.
+one cannot fail but by a bug, which is why the conditions below are assertions. One kind is not
+written: what brokers say of their disks (`ReplicasFailed`).
 
 `changes_between` finds the facts that lead from one image to another. A broker that was away reads
 the whole tree again, and its subscribers still hear of differences only.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tidelog.base.ids import BrokerId, ControllerEpoch, TopicId
+from tidelog.base.ids import BrokerId, ControllerEpoch, TopicId, TopicPartition
 from tidelog.core.controller.image import (
     NO_SETTINGS,
     BrokerImage,
@@ -55,6 +56,7 @@ class BrokerRegistered:
 
     def apply_to(self, draft: ImageDraft) -> None:
         draft.brokers()[self.broker.broker_id] = self.broker
+        draft.failed_replicas().pop(self.broker.broker_id, None)  # It will say anew.
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class BrokerGone:
 
     def apply_to(self, draft: ImageDraft) -> None:
         del draft.brokers()[self.broker_id]
+        draft.failed_replicas().pop(self.broker_id, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,9 @@ class TopicDeleted:
         del draft.topics()[self.name]
         del draft.topic_names()[self.topic_id]
         _set_settings(draft.topic_configs(), self.name, NO_SETTINGS)
+        failed = draft.failed_replicas()
+        for broker_id, replicas in list(failed.items()):
+            _set_failed(failed, broker_id, {one for one in replicas if one.topic != self.name})
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +169,18 @@ class ClientConfigChanged:
         _set_settings(draft.client_configs(), self.client, self.configs)
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicasFailed:
+    """All replicas of one live broker that are on log directories which failed; none: all work."""
+
+    broker_id: BrokerId
+    replicas: frozenset[TopicPartition]
+
+    def apply_to(self, draft: ImageDraft) -> None:
+        assert self.broker_id in draft.brokers()
+        _set_failed(draft.failed_replicas(), self.broker_id, self.replicas)
+
+
 Change = (
     ClusterNamed
     | ControllerChanged
@@ -175,6 +193,7 @@ Change = (
     | TopicConfigChanged
     | BrokerConfigChanged
     | ClientConfigChanged
+    | ReplicasFailed
 )
 
 
@@ -184,7 +203,7 @@ def changes_between(before: ClusterImage, after: ClusterImage) -> list[Change]:
     Topics are matched by id. One that was deleted and made again under its name is a
     TopicDeleted followed by a TopicCreated, because nothing of the old one may live on.
     """
-    return [
+    changes: list[Change] = [
         *_cluster_changes(before, after),
         *broker_changes(before.brokers, after.brokers),
         *_topic_changes(before, after),
@@ -195,6 +214,25 @@ def changes_between(before: ClusterImage, after: ClusterImage) -> list[Change]:
         *(
             ClientConfigChanged(client, configs)
             for client, configs in _settings_changes(before.client_configs, after.client_configs)
+        ),
+    ]
+    if before.failed_replicas or after.failed_replicas:
+        # Some of it has ended with the brokers and topics that went.
+        changes += failed_replica_changes(before.apply_all(changes), after.failed_replicas)
+    return changes
+
+
+def failed_replica_changes(
+    image: ClusterImage, failed: Mapping[BrokerId, frozenset[TopicPartition]]
+) -> list[Change]:
+    """What has to be said so that `failed`, of brokers in `image`, is what is known."""
+    known = image.failed_replicas
+    return [
+        *(ReplicasFailed(broker_id, frozenset()) for broker_id in known if broker_id not in failed),
+        *(
+            ReplicasFailed(broker_id, replicas)
+            for broker_id, replicas in failed.items()
+            if known.get(broker_id) != replicas
         ),
     ]
 
@@ -259,6 +297,17 @@ def _set_settings(known: dict[Key, Settings], key: Key, configs: Settings) -> No
         known[key] = configs
     else:
         known.pop(key, None)  # I4
+
+
+def _set_failed(
+    known: dict[BrokerId, frozenset[TopicPartition]],
+    broker_id: BrokerId,
+    replicas: Set[TopicPartition],
+) -> None:
+    if replicas:
+        known[broker_id] = frozenset(replicas)
+    else:
+        known.pop(broker_id, None)  # I4
 
 
 def _assert_sound(partitions: tuple[PartitionImage, ...]) -> None:

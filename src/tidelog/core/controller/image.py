@@ -15,6 +15,7 @@ Invariants:
     I2  The partitions of a topic are numbered from 0 without a gap: the number is the position.
     I3  `replicas` is not empty and names no broker twice; `isr` is a subset of it.
     I4  A settings mapping that is present is not empty, so that equal clusters are equal images.
+        So are the sets of `failed_replicas`, and those are of brokers that are alive.
 
 Not here: where a fact is stored (`nodes.py`), and whether it may happen (`topics.py`,
 `configs.py`, `placement.py`, `election.py`).
@@ -25,7 +26,14 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tidelog.base.ids import NO_BROKER, BrokerId, ControllerEpoch, LeaderEpoch, TopicId
+from tidelog.base.ids import (
+    NO_BROKER,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    TopicId,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     from tidelog.core.controller.changes import Change
@@ -116,6 +124,8 @@ class ClusterImage:
 
     `broker_configs` has the cluster-wide defaults under None. The settings are what was set at
     run time, not what is effective: the properties file and the defaults are not in the image.
+    `failed_replicas` is the only part that is stored nowhere: what brokers say of log directories
+    that failed. The next controller hears it from them.
     """
 
     cluster_id: str
@@ -127,6 +137,7 @@ class ClusterImage:
     topic_configs: Mapping[str, Settings] = field(default_factory=dict)
     broker_configs: Mapping[BrokerId | None, Settings] = field(default_factory=dict)
     client_configs: Mapping[str, Settings] = field(default_factory=dict)
+    failed_replicas: Mapping[BrokerId, frozenset[TopicPartition]] = field(default_factory=dict)
 
     def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
@@ -137,6 +148,16 @@ class ClusterImage:
         if image is None or not 0 <= partition < len(image.partitions):
             return None
         return image.partitions[partition]
+
+    def offline_replicas(self, topic: str, partition: int) -> tuple[BrokerId, ...]:
+        """Those of a partition that exists which are on no live broker, or on a failed disk."""
+        failed = self.failed_replicas
+        return tuple(
+            replica
+            for replica in self.topics[topic].partitions[partition].replicas
+            if replica not in self.brokers
+            or (replica in failed and (topic, partition) in failed[replica])
+        )
 
     def topic_config(self, topic: str) -> Settings:
         """What was set for `topic`; empty if nothing was or there is no such topic."""
@@ -175,6 +196,7 @@ class ImageDraft:
         "_broker_configs",
         "_brokers",
         "_client_configs",
+        "_failed_replicas",
         "_image",
         "_open_partitions",
         "_topic_configs",
@@ -190,6 +212,7 @@ class ImageDraft:
         self._topic_configs: dict[str, Settings] | None = None
         self._broker_configs: dict[BrokerId | None, Settings] | None = None
         self._client_configs: dict[str, Settings] | None = None
+        self._failed_replicas: dict[BrokerId, frozenset[TopicPartition]] | None = None
         self._open_partitions: dict[str, list[PartitionImage]] = {}
 
     def set_cluster(self, cluster_id: str) -> None:
@@ -241,6 +264,11 @@ class ImageDraft:
             self._client_configs = dict(self._image.client_configs)
         return self._client_configs
 
+    def failed_replicas(self) -> dict[BrokerId, frozenset[TopicPartition]]:
+        if self._failed_replicas is None:
+            self._failed_replicas = dict(self._image.failed_replicas)
+        return self._failed_replicas
+
     def finish(self) -> ClusterImage:
         for topic, partitions in self._open_partitions.items():
             self.topics()[topic] = replace(self.topics()[topic], partitions=tuple(partitions))
@@ -260,6 +288,9 @@ class ImageDraft:
             ),
             client_configs=(
                 image.client_configs if self._client_configs is None else self._client_configs
+            ),
+            failed_replicas=(
+                image.failed_replicas if self._failed_replicas is None else self._failed_replicas
             ),
         )
         assert len(finished.topics) == len(finished.topic_names)  # I1

@@ -13,13 +13,15 @@ from tests.unit.core.controller.clusters import (
     topic,
     topic_id,
 )
-from tidelog.base.ids import BrokerId, ControllerEpoch, LeaderEpoch
+from tidelog.base.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
 from tidelog.core.controller.changes import (
     BrokerConfigChanged,
     BrokerGone,
+    BrokerRegistered,
     Change,
     PartitionChanged,
     PartitionsAdded,
+    ReplicasFailed,
     TopicConfigChanged,
     TopicCreated,
     TopicDeleted,
@@ -51,19 +53,25 @@ def images(draw: st.DrawFn) -> ClusterImage:
             epochs = draw(st.lists(st.integers(0, 2), min_size=1, max_size=3))
             partitions = [partition(1, 2, epoch=epoch) for epoch in epochs]
             topics[name] = topic(name, number, *partitions)
+    alive = {
+        BrokerId(number): broker(number, broker_epoch=draw(st.integers(1, 2)))
+        for number in draw(st.sets(st.integers(1, 3)))
+    }
+    failed = {
+        broker_id: frozenset(TopicPartition(name, 0) for name in topics if draw(st.booleans()))
+        for broker_id in alive
+    }
     return ClusterImage(
         cluster_id=draw(st.sampled_from(["c", "d"])),
         controller_id=BrokerId(draw(st.integers(-1, 2))),
         controller_epoch=ControllerEpoch(draw(st.integers(0, 2))),
-        brokers={
-            BrokerId(number): broker(number, broker_epoch=draw(st.integers(1, 2)))
-            for number in draw(st.sets(st.integers(1, 3)))
-        },
+        brokers=alive,
         topics=topics,
         topic_names={each.topic_id: name for name, each in topics.items()},
         topic_configs=only_set({name: draw(settings) for name in topics}),
         broker_configs={key: value for key in (None, BrokerId(1)) if (value := draw(settings))},
         client_configs=only_set({"client": draw(settings)}),
+        failed_replicas={broker_id: replicas for broker_id, replicas in failed.items() if replicas},
     )
 
 
@@ -131,6 +139,19 @@ def test_a_topic_changed_and_deleted_in_one_batch_is_deleted() -> None:
         [PartitionChanged("a", 0, partition(1, epoch=1)), TopicDeleted("a", topic_id(1))]
     )
     assert after == cluster(brokers(1))
+
+
+def test_a_replica_on_a_disk_that_failed_is_offline_until_its_broker_or_topic_is_another() -> None:
+    failed = ReplicasFailed(BrokerId(1), frozenset({TopicPartition("a", 1)}))
+    known = cluster(brokers(1, 2), topic("a", 1, partition(1, 2), partition(1, 2, 3)))
+    image = known.apply(failed)
+    assert image.offline_replicas("a", 0) == ()
+    assert image.offline_replicas("a", 1) == (1, 3)
+    assert image.apply(BrokerGone(BrokerId(1))).offline_replicas("a", 0) == (1,)
+    again = image.apply(BrokerRegistered(broker(1, broker_epoch=2)))
+    assert again.offline_replicas("a", 1) == (3,)
+    assert image.apply(TopicDeleted("a", topic_id(1))) == cluster(brokers(1, 2))
+    assert image.apply(ReplicasFailed(BrokerId(1), frozenset())) == known
 
 
 def with_isr(*isr: int) -> PartitionImage:
