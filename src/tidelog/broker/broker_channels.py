@@ -396,7 +396,8 @@ class _Channel:
         stops = StopReplicaRequest(self._header, self._stops(image, untold))
         updated, assigned, stopped = await asyncio.gather(
             controlled.update_metadata(self._metadata(image, untold)),
-            controlled.leader_and_isr(roles) if roles.topics else _nothing(),
+            # That there is no role at all is news, too: what lies there is nobody's.
+            controlled.leader_and_isr(roles) if roles.topics or roles.is_full else _nothing(),
             controlled.stop_replica(stops) if stops.partitions else _nothing(),
         )
         if assigned is not None and assigned.error_code == ErrorCode.NONE:

@@ -86,6 +86,10 @@ class ControlRequests:
                 {one: Role(topic_id, state) for one, (topic_id, state) in states.items()},
                 {BrokerId(broker_id): epoch for broker_id, epoch in request.live_brokers},
             )
+            if request.is_full:
+                self._replicas.on_all_told(
+                    [(topic_id, one.partition) for one, (topic_id, _) in states.items()]
+                )
             return LeaderAndIsrResponse(
                 ErrorCode.NONE,
                 [

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 UNKNOWN_BOOT = ""
 
 FOREIGN = "folder of another topic set aside"
-MOVED = "replica was moved to other brokers: its folder is set aside"
+STRAY = "replica is not assigned to this broker any more: its folder is set aside"
 
 T = TypeVar("T")
 
@@ -72,6 +72,8 @@ class LogDirRunner:
         self.offline_reason: str | None = None
         self.stays_offline = False
         """Whether trying again would prove nothing."""
+        self.was_ours = False
+        """Whether a broker of ours had served from it when this one came to use it."""
         self._loop = loop
         self._open_log_dir = open_log_dir
         self._on_changed = on_changed
@@ -103,6 +105,8 @@ class LogDirRunner:
         Raises StorageError or ConfigError, and nothing has changed then.
         """
         log_dir = await self.executor.urgent(self._open_log_dir)
+        if self.log_dir is None and self.offline_reason is None:
+            self.was_ours = log_dir.was_ours
         # Also if it is this very process that did not close it in order, when it failed.
         log_dir.is_vouched_for |= self._is_vouched_for
         self._is_vouched_for = log_dir.is_vouched_for
@@ -283,17 +287,13 @@ class LogDirRunner:
         self._written.clear()
         self._later(delay_ms, lambda: _finish_delete(log_dir, folders))
 
-    async def set_aside_moved(self, partitions: Sequence[TopicPartition]) -> None:
-        """Move folders out of the way whose partitions other brokers have got by now.
-
-        They are not deleted. What the others have is what the coordinator says of them, and if
-        somebody has put another in its place, these may be the only whole copies.
-        """
+    async def set_aside_strays(self, partitions: Sequence[TopicPartition]) -> None:
+        """Move folders out of the way that nobody asks for; see `strays.py`."""
         log_dir = self.log_dir
         if not partitions or log_dir is None or not self.is_online:
             return
         try:
-            await self.executor.background(_set_aside, log_dir, partitions, MOVED)
+            await self.executor.background(_set_aside, log_dir, partitions, STRAY)
         except StorageError as error:
             self.on_failure(error)
         self._written.clear()

@@ -30,7 +30,7 @@ The image moves on while a thread works, and topics of the same name may come an
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -49,6 +49,7 @@ from tidelog.broker.replica_logs import (
     WantedReplica,
     open_replicas,
 )
+from tidelog.broker.strays import strays_in
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.topic import TopicConfig
 from tidelog.core.controller.changes import (
@@ -73,6 +74,8 @@ OPEN_AT_ONCE = 64
 RESOLVED_CONFIGS_MAX = 1_000
 OPENING_WAIT_MAX_S = 2.0
 ROLES_LOGGED_MAX = 20
+
+ReplicaId = tuple[TopicId, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,9 @@ class Replicas:
         self._occupied: dict[TopicPartition, asyncio.Future[None]] = {}
         self._resolved: dict[frozenset[tuple[str, str]], TopicConfig] = {}
         self._on_config: list[Callable[[BrokerConfig], None]] = []
+        self._has_joined = False
+        """Whether the image is followed; before, folders may be there to be adopted."""
+        self._is_all_told = False
 
     @property
     def config(self) -> BrokerConfig:
@@ -161,6 +167,10 @@ class Replicas:
     def on_image(self, image: ClusterImage, changes: Sequence[Change]) -> None:
         """Start whatever `changes` ask for. Returns at once; `settled` waits."""
         self._partitions.on_image(image, changes)
+        if not self._has_joined:
+            self._has_joined = True
+            if self._is_all_told:
+                self.on_all_told(())
         self._on_membership(image, changes)
         if any(isinstance(change, BrokerConfigChanged) for change in changes):
             self._on_broker_config(image)
@@ -299,6 +309,7 @@ class Replicas:
     def drop_roles(self) -> None:
         """The coordinator does not vouch for us any more: lead nothing, follow nobody (C6)."""
         self._roles.clear()
+        self._is_all_told = False
         for runner in self._partitions:
             if runner.follower is not None:
                 self._fetchers.unfollow(runner.follower)
@@ -444,7 +455,7 @@ class Replicas:
     async def open_all(self) -> None:
         """At start: open what is here and should be, create what should be and is not.
 
-        Folders that nothing in the image asks for are left alone and named in the log. Raises
+        Folders that nothing in the image asks for wait for what the controller says. Raises
         ConfigError if two directories have the same partition.
         """
         folders = {log_dir: set(await log_dir.partitions()) for log_dir in self._log_dirs}
@@ -457,24 +468,8 @@ class Replicas:
                 extra={"partitions": len(missing), "first": missing[0].topic_partition},
             )
         await self._create_missing(missing)
-        for log_dir, found in folders.items():
-            strays = found - log_dir.runners.keys()
-            moved = [one for one in strays if await self._is_moved(log_dir, one)]
-            await log_dir.set_aside_moved(moved)
-            for topic_partition in strays.difference(moved):
-                logger.warning(
-                    "stray partition folder left alone",
-                    extra={"partition": topic_partition, "log_dir": log_dir.path},
-                )
+        for log_dir in folders:
             log_dir.recovered()
-
-    async def _is_moved(self, log_dir: LogDirRunner, one: TopicPartition) -> bool:
-        """Whether other brokers have got all of this partition while this one was away."""
-        image = self._partitions.image
-        state = image.partition(*one)
-        if state is None or self._broker_id in state.replicas or not log_dir.is_online:
-            return False
-        return await _is_of_topic(log_dir, one, image.topics[one.topic].topic_id)
 
     async def _open_found(
         self, wanted: Sequence[WantedReplica], folders: dict[LogDirRunner, set[TopicPartition]]
@@ -676,6 +671,43 @@ class Replicas:
             # Last, because the controller asks then how the replicas are, the new ones too.
             log_dir.recovered()
             logger.info("log directory online", extra={"log_dir": log_dir.path})
+            if self._is_all_told:
+                await self._set_strays_aside(log_dir, frozenset())
+
+    # -- folders that are nobody's ---------------------------------------------------------------
+
+    def on_all_told(self, told: Collection[ReplicaId]) -> None:
+        """The controller has given all roles that there are for this broker: those of `told`."""
+        self._is_all_told = True
+        if self._has_joined:
+            for log_dir in self._log_dirs:
+                self._start(self._set_strays_aside(log_dir, frozenset(told)))
+
+    async def _set_strays_aside(self, log_dir: LogDirRunner, told: Set[ReplicaId]) -> None:
+        """See `strays.py`. S1, S4"""
+
+        def is_stray(one: TopicPartition, topic_id: TopicId, log_dir: LogDirRunner) -> bool:
+            return (topic_id, one.partition) not in told and self._is_stray(one, topic_id, log_dir)
+
+        strays = [one for one in await strays_in(log_dir, is_stray) if one not in self._occupied]
+        if strays and self._is_all_told:
+            vacate = self._occupy(strays)
+            try:
+                await log_dir.set_aside_strays(strays)
+            finally:
+                vacate()
+
+    def _is_stray(self, one: TopicPartition, topic_id: TopicId, log_dir: LogDirRunner) -> bool:
+        role = self._roles.get(one)
+        if role is not None and role.topic_id == topic_id:
+            return False
+        topic = self._partitions.image.topic_by_id(topic_id)
+        if topic is None:
+            return log_dir.was_ours  # S3
+        return (
+            one.partition < len(topic.partitions)
+            and self._broker_id not in topic.partitions[one.partition].replicas
+        )
 
     # -- deleting --------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@
                           leader-epoch-checkpoint  partition.metadata
 
 A folder that is being deleted is `<topic>-<n>.<32 hexadecimal digits>-delete`, one that was found
-in the place of another topic's ends in `-stray`.
+in the place of another topic's, or that nobody asks for, ends in `-stray`.
 """
 
 from collections.abc import Iterable
@@ -108,7 +108,7 @@ def delete_folder_name(topic_partition: TopicPartition, unique: UUID) -> str:
 
 
 def stray_folder_name(topic_partition: TopicPartition, unique: UUID) -> str:
-    """Where the folder goes when it is in the way of another topic of that name."""
+    """Where the folder goes when it is in the way of another topic, or nobody's."""
     return _renamed(topic_partition, unique, _STRAY)
 
 

@@ -67,6 +67,8 @@ class LogDir:
         self.directory_id = directory_id
         self.was_new = was_new
         self.was_clean = was_clean
+        self.was_ours = disk.exists(path / layout.BOOT_ID) or not _partitions(disk, path)
+        """Whether whatever is here was written by brokers that belong together, and to us."""
         self.is_vouched_for = was_new or was_clean
         """Whether everybody who has to know of a stop that was not clean does."""
         self._disk = disk
@@ -112,12 +114,7 @@ class LogDir:
 
     def partitions(self) -> tuple[TopicPartition, ...]:
         """Every partition folder there is, sorted."""
-        found = []
-        for name in self._disk.list_folder(self.path):
-            topic_partition = layout.parse_partition_folder(name)
-            if topic_partition is not None and name != layout.CLUSTER_METADATA:
-                found.append(topic_partition)
-        return tuple(sorted(found))
+        return _partitions(self._disk, self.path)
 
     def high_watermark(self, topic_partition: TopicPartition) -> Offset:
         """As last checkpointed; 0 if never."""
@@ -200,7 +197,7 @@ class LogDir:
         return self._rename(topic_partition, layout.delete_folder_name(topic_partition, uuid4()))
 
     def set_aside(self, topic_partition: TopicPartition) -> Path:
-        """Rename the folder of another topic of the same name to `<topic>-<n>.<unique>-stray`.
+        """Rename a folder that is not asked for, or in the way, to `<topic>-<n>.<unique>-stray`.
 
         Nobody removes it: whoever lost the topic may want the records back.
         """
@@ -285,6 +282,15 @@ def open_log_dir(
     except BaseException:
         lock.release()
         raise
+
+
+def _partitions(disk: Disk, path: Path) -> tuple[TopicPartition, ...]:
+    found = []
+    for name in disk.list_folder(path):
+        topic_partition = layout.parse_partition_folder(name)
+        if topic_partition is not None and name != layout.CLUSTER_METADATA:
+            found.append(topic_partition)
+    return tuple(sorted(found))
 
 
 def _identify(disk: Disk, path: Path, broker_id: BrokerId, cluster_id: str) -> str:
