@@ -3,7 +3,9 @@
 A client whose leader dies asks another broker at once, a few milliseconds before anybody can have
 been elected. Told the old leader again, it waits for its next look, half a second or more. So while
 a connection of ours to some broker has just broken, answers about the cluster wait a little for the
-controller's word. And a broker that has died is listed for a few seconds more, as it is in a Kafka
+controller's word. The kernel closes the connections of a killed process one after the other, and
+the client's may come before ours; so an answer to who asks for leaders waits a moment first. And a
+broker that has died is listed for a few seconds more, as it is in a Kafka
 cluster until its session ends: librdkafka holds back what it has for a partition, for a second, if
 the partition's former leader vanishes in the same answer that names the new one.
 
@@ -19,6 +21,8 @@ from tidelog.core.controller.image import EMPTY_IMAGE, BrokerImage, ClusterImage
 
 # A controller that dies with a thousand leaderships is succeeded, and those are moved, in less.
 DOUBT_MAX_S = 1.0
+# Longer than it takes to close all connections of a process that has thousands of files.
+MOMENT_S = 0.005
 LISTED_AFTER_DEATH_S = 3.0
 
 
@@ -39,6 +43,16 @@ class Departures:
     def is_in_doubt(self) -> bool:
         """Whether what the image says of leaders may change any moment."""
         return self._is_joining or bool(self._doubted)
+
+    @property
+    def are_possible(self) -> bool:
+        """Whether there is anybody else in the cluster."""
+        return len(self._image.brokers) > 1
+
+    async def moment(self) -> None:
+        """Return when it would be known here that a broker was killed, if a client knows it."""
+        if self.are_possible:
+            await asyncio.sleep(MOMENT_S)
 
     async def certainty(self) -> None:
         """Return when the doubts have been settled, or have lasted long enough."""

@@ -4,7 +4,12 @@ import asyncio
 
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tidelog.base.ids import BrokerId
-from tidelog.broker.departures import DOUBT_MAX_S, LISTED_AFTER_DEATH_S, Departures
+from tidelog.broker.departures import (
+    DOUBT_MAX_S,
+    LISTED_AFTER_DEATH_S,
+    MOMENT_S,
+    Departures,
+)
 from tidelog.core.controller.changes import BrokerGone, BrokerRegistered
 from tidelog.core.controller.image import EMPTY_IMAGE, BrokerImage, ClusterImage, LastStop
 
@@ -56,6 +61,25 @@ async def test_a_lost_connection_makes_somebody_look_once() -> None:
     watched.departures.suspect(TWO)
     assert watched.departures.is_in_doubt
     assert watched.looks == 1
+
+
+@in_virtual_time
+async def test_a_client_may_know_of_a_death_a_moment_before_we_do() -> None:
+    watched = Watched()
+    loop = asyncio.get_running_loop()
+    loop.call_later(MOMENT_S / 2, watched.departures.suspect, TWO)
+    assert not watched.departures.is_in_doubt
+    await watched.departures.moment()
+    assert loop.time() == MOMENT_S
+    assert watched.departures.is_in_doubt
+
+
+@in_virtual_time
+async def test_who_is_alone_waits_for_nobody() -> None:
+    watched = Watched()
+    watched.tell(BrokerGone(TWO))
+    await watched.departures.moment()
+    assert asyncio.get_running_loop().time() == 0
 
 
 @in_virtual_time

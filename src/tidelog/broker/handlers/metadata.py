@@ -69,7 +69,8 @@ class MetadataHandler:
             request = decode_metadata(frame, header.body_position, header.api_version)
             missing = self._to_create(request)
             is_small = self._count(request) < LARGE_COUNT
-            if not missing and is_small and not self.departures.is_in_doubt:
+            is_certain = not (self.departures.is_in_doubt or self._asks_for_leaders(request))
+            if not missing and is_small and is_certain:
                 return self._encode(connection, request, header, {})
             work = self._create_then_answer(connection, pending, request, header, missing)
         self.tasks.start(connection, header.api_key, work)
@@ -84,6 +85,10 @@ class MetadataHandler:
             known = (topics.get(name) for name, _id in request.topics if name is not None)
             count = sum(len(topic.partitions) for topic in known if topic is not None)
         return count // _PARTITIONS_PER_PART
+
+    def _asks_for_leaders(self, request: MetadataRequest) -> bool:
+        """Perhaps because one of them has died."""
+        return bool(request.topics) and self.departures.are_possible
 
     def _to_create(self, request: MetadataRequest) -> list[str]:
         if not (self.auto_create_topics and request.allow_auto_topic_creation and request.topics):
@@ -119,6 +124,8 @@ class MetadataHandler:
         missing: Sequence[str],
     ) -> None:
         refused = await self.topic_creation.create_missing(missing) if missing else {}
+        if request.topics:
+            await self.departures.moment()
         await self.departures.certainty()
         answer = await self.large.aside.run(
             partial(self._encode, connection, request, header, refused),
