@@ -9,12 +9,13 @@ something to say. So a fetcher with thousands of idle partitions sends a few byt
         └── append, truncate ◀── answer ◀──┘
 
 A change of who is fetched for, or from where, does not wait for a parked fetch to end: a second
-request goes out behind it, and the leader answers the first at once.
+request goes out behind it, and the leader answers the first at once. Only within a session; so the
+request that opens one asks for an answer without a wait.
 
 What cannot be fetched now leaves the session until it can again: a partition whose log a thread
 works on (until it is ready), and for `replica.fetch.backoff.ms` one that got an error, or that lags
-and is throttled (KIP-73) while as much is fetched as may be. A
-connection that fails costs a rest of the same length, and the next request opens a new session.
+and is throttled (KIP-73) while as much is fetched as may be. A connection that fails costs a rest
+of the same length, and the next request opens a new session.
 
 Invariants:
 
@@ -102,6 +103,7 @@ class ReplicaFetcher:
         self._told: dict[Key, _Told] = {}
         self._session_id = NO_SESSION_ID
         self._session_epoch = OPENING_EPOCH
+        self._hopes_for_session = True
         self._outstanding: deque[asyncio.Future[memoryview]] = deque()
         self._sent_count = 0
         self._answered_count = 0
@@ -293,10 +295,11 @@ class ReplicaFetcher:
     def _fetch_request(
         self, topics: list[FetchTopic], forgotten: list[ForgottenTopic]
     ) -> FetchRequest:
+        is_opening = self._session_id == NO_SESSION_ID and self._hopes_for_session
         return FetchRequest(
             replica_id=self._broker_id,
             replica_epoch=self._broker_epoch(),
-            max_wait_ms=self._config.replica_fetch_wait_max_ms,
+            max_wait_ms=0 if is_opening else self._config.replica_fetch_wait_max_ms,
             min_bytes=self._config.replica_fetch_min_bytes,
             max_bytes=self._config.replica_fetch_response_max_bytes,
             isolation_level=0,
@@ -319,8 +322,10 @@ class ReplicaFetcher:
         if response.session_id == NO_SESSION_ID:
             # It has no room for another session, so it has to be told everything every time.
             self._end_session()
+            self._hopes_for_session = False
         else:
             self._session_id = response.session_id
+            self._hopes_for_session = True
         for _, topic_id, partitions in response.topics:
             assert topic_id is not None
             for result in partitions:

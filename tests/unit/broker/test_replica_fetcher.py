@@ -125,6 +125,20 @@ async def opened(leader: Leader) -> None:
 
 
 @in_virtual_time
+async def test_only_requests_of_a_session_are_parked() -> None:
+    """Within a session, what has changed can be said at any time."""
+    async with followed(2) as (world, leader):
+        longest_ms = world.config.replication.replica_fetch_wait_max_ms
+        assert (await leader.asked_once()).max_wait_ms == 0
+        leader.answer()
+        assert (await leader.asked_once()).max_wait_ms == longest_ms
+        leader.answer(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        assert (await leader.asked_once()).max_wait_ms == 0
+        leader.answer(session_id=0)  # It has no room; asking at once for ever would wear it out.
+        assert (await leader.asked_once()).max_wait_ms == longest_ms
+
+
+@in_virtual_time
 async def test_the_first_request_names_everything_and_opens_a_session() -> None:
     async with followed(3) as (world, leader):
         request = await leader.asked_once()
@@ -132,7 +146,7 @@ async def test_the_first_request_names_everything_and_opens_a_session() -> None:
         assert (request.session_id, request.session_epoch) == (0, 0)
         assert (request.replica_id, request.replica_epoch) == (BROKER, 1)
         replication = world.config.replication
-        assert request.max_wait_ms == replication.replica_fetch_wait_max_ms
+        assert request.max_wait_ms == 0
         assert request.min_bytes == replication.replica_fetch_min_bytes
         assert request.max_bytes == replication.replica_fetch_response_max_bytes
         ((_, topic_id, (first, *_)),) = request.topics
