@@ -22,6 +22,7 @@ from tidelog.lab.launch import GUARD, MALLOC_SETTINGS
 READY_LINE = b"listening on"
 HEAVY_MODULES = ("typer", "rich", "confluent_kafka", "kio")
 ONE_BROKER = ("--brokers", "1")
+THROTTLED = "follower.replication.throttled.replicas"
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +206,40 @@ def test_broker_that_runs_is_stopped_before_it_is_restarted(mortal: Cluster) -> 
     assert [broker["id"] for broker in objects(done.stdout)] == [1, 2]
     log = (mortal.data / "broker-1" / "broker.log").read_text()
     assert "last stop was not clean" not in log
+
+
+@pytest.fixture
+def lagging(tmp_path: Path) -> Iterator[Cluster]:
+    """Three brokers, of which the first is down and cannot catch up when it is back (KIP-73)."""
+    slow = ("replica.fetch.max.bytes=4096", "follower.replication.throttled.rate=1")
+    started = Cluster(tmp_path, *(word for setting in slow for word in ("--set", setting)))
+    started.ok("topics", "create", "demo", "--partitions", "1", "--config", f"{THROTTLED}=0:1")
+    assert started.local("stop", "1").returncode == 0
+    started.bootstrap = started.bootstrap.partition(",")[2]
+    for _ in range(2):  # One batch each: the first is more than it takes before it is held back.
+        started.ok("produce", "demo", stdin=b"\n".join([b"." * 1_000] * 10))
+    yield started
+    started.down()
+
+
+def pid_of(cluster: Cluster, number: int) -> int:
+    pid: int = status_of(cluster)["brokers"][number - 1]["pid"]
+    return pid
+
+
+def test_restart_takes_nobody_down_before_the_one_before_is_in_sync(lagging: Cluster) -> None:
+    pid = pid_of(lagging, 2)
+    done = lagging.local("restart", "1", "2", "--wait-timeout", "1")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[1:] == [b"Waiting for 1 partition to be in sync again."]
+    assert b"demo-0 lacks broker 1 after 1 s" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+    assert (alive(lagging), pid_of(lagging, 2)) == ([1, 2, 3], pid)
+    assert lagging.local("restart", "1", "2", "--no-wait").returncode == 0
+    assert pid_of(lagging, 2) != pid
+    # It lags, and nobody waits for what was not in sync anyway.
+    again = lagging.local("restart", "1", "3")
+    assert (again.returncode, again.stderr) == (0, b"")
 
 
 def test_folder_may_get_more_brokers_and_says_what_is_missing_with_fewer(tmp_path: Path) -> None:

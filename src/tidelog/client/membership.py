@@ -1,4 +1,4 @@
-"""Which brokers one broker knows of, and who leads a topic, asked over a socket of our own.
+"""Which brokers one broker knows of, and who leads what, asked over a socket of our own.
 
 librdkafka asks whichever broker it likes and remembers what others said. Whoever starts a cluster,
 or ends its brokers, wants to know what each of them says, many times a second, sooner than
@@ -19,8 +19,9 @@ from tidelog.wire.primitives import Reader, array_count, frame, string
 _VERSION: Final = 1
 _HEADER: Final = encode_request_header(ApiKey.METADATA, _VERSION, 1, "tidelog")
 _LENGTH_BYTES: Final = 4
-# Thousands of brokers would fit.
-_ANSWER_BYTES_MAX: Final = 1024 * 1024
+_ALL_TOPICS: Final = b"\xff\xff\xff\xff"
+# A million partitions would fit.
+_ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class Membership(NamedTuple):
@@ -37,33 +38,61 @@ class TopicView(NamedTuple):
     partitions: tuple[PartitionDescription, ...]
 
 
+class ClusterView(NamedTuple):
+    """All topics as one broker sees them: partitions by the topic's name and their number."""
+
+    membership: Membership
+    partitions: dict[tuple[str, int], PartitionDescription]
+
+
 def ask_membership(address: Address, *, timeout_s: float) -> Membership:
     """What the broker at `address` says; ClientError if it says nothing, or nonsense."""
-    return _ask(address, [], timeout_s).membership
+    return _ask(address, _named([]), timeout_s).membership
 
 
 def ask_topic(address: Address, topic: str, *, timeout_s: float) -> TopicView:
     """The same about a topic, which is created where that happens on first use."""
-    return _ask(address, [topic], timeout_s)
+    return _topic_view(_ask(address, _named([topic]), timeout_s))
+
+
+def ask_cluster(address: Address, *, timeout_s: float) -> ClusterView:
+    """The same about all topics there are."""
+    return _ask(address, _ALL_TOPICS, timeout_s)
 
 
 def decode_topic_view(answer: memoryview) -> TopicView:
     """What an answer to Metadata, without its length, says; one topic was asked for at most."""
+    return _topic_view(decode_cluster_view(answer))
+
+
+def decode_cluster_view(answer: memoryview) -> ClusterView:
+    """The same of any number of topics."""
     _, position = decode_response_header(answer, ApiKey.METADATA, _VERSION)
     reader = Reader(answer, position, flexible=False)
     membership = _membership(reader)
-    partitions = [each for _ in range(reader.array_count()) for each in _partitions(reader)]
-    return TopicView(membership, tuple(sorted(partitions, key=lambda each: each.partition)))
+    topics = [_topic(reader) for _ in range(reader.array_count())]
+    return ClusterView(
+        membership,
+        {(name, each.partition): each for name, partitions in topics for each in partitions},
+    )
 
 
-def _ask(address: Address, topics: Sequence[str], timeout_s: float) -> TopicView:
+def _topic_view(view: ClusterView) -> TopicView:
+    partitions = view.partitions
+    return TopicView(view.membership, tuple(partitions[key] for key in sorted(partitions)))
+
+
+def _named(topics: Sequence[str]) -> bytes:
     names = [string(name, flexible=False) for name in topics]
-    request = frame([_HEADER, array_count(len(names), flexible=False), *names])
+    return b"".join([array_count(len(names), flexible=False), *names])
+
+
+def _ask(address: Address, topics: bytes, timeout_s: float) -> ClusterView:
     try:
         with socket.create_connection(address, timeout=timeout_s) as connection:
-            connection.sendall(request)
+            connection.sendall(frame([_HEADER, topics]))
             with connection.makefile("rb") as answer:
-                return decode_topic_view(memoryview(_read_frame(answer)))
+                return decode_cluster_view(memoryview(_read_frame(answer)))
     except OSError as error:
         reason = error.strerror or str(error)
         raise ClusterUnreachable(f"the broker at {address} did not answer: {reason}") from error
@@ -85,11 +114,11 @@ def _broker_id(reader: Reader) -> int:
     return broker_id
 
 
-def _partitions(reader: Reader) -> list[PartitionDescription]:
+def _topic(reader: Reader) -> tuple[str, list[PartitionDescription]]:
     reader.int16()  # error
-    reader.string()  # name
+    name = reader.string()
     reader.boolean()  # whether it is internal
-    return [_partition(reader) for _ in range(reader.array_count())]
+    return name, [_partition(reader) for _ in range(reader.array_count())]
 
 
 def _partition(reader: Reader) -> PartitionDescription:

@@ -5,7 +5,12 @@ from collections.abc import Sequence
 import pytest
 
 from tidelog.base.errors import WireError
-from tidelog.client.membership import Membership, TopicView, decode_topic_view
+from tidelog.client.membership import (
+    Membership,
+    TopicView,
+    decode_cluster_view,
+    decode_topic_view,
+)
 from tidelog.client.values import PartitionDescription
 from tidelog.wire.metadata import (
     NO_OPERATIONS,
@@ -45,6 +50,13 @@ def test_partitions_are_read_in_order() -> None:
         PartitionDescription(partition=0, leader=1, replicas=(1, 2), isr=(1, 2)),
         PartitionDescription(partition=1, leader=None, replicas=(2, 1), isr=(2,)),
     )
+
+
+def test_all_topics_are_read_by_their_names() -> None:
+    led = MetadataPartition(0, 0, 1, 4, (1, 2), (1, 2), ())
+    view = decode_cluster_view(answer([1, 2], 1, [led]))
+    described = PartitionDescription(partition=0, leader=1, replicas=(1, 2), isr=(1, 2))
+    assert view.partitions == {("demo", 0): described}
 
 
 def test_answer_that_is_cut_off_is_refused() -> None:
