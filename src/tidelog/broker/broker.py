@@ -469,6 +469,7 @@ class Broker:
             loop=loop,
         )
         metadata = MetadataHandler(
+            broker_id=self.config.broker_id,
             partitions=partitions,
             topic_creation=TopicCreation(requests, forwarding, delivered),
             auto_create_topics=replication.auto_create_topics_enable,

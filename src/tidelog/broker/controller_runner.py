@@ -415,7 +415,7 @@ class ControllerRunner:
                     await session.coordinator.close()
                     raise
             except (CoordinatorUnavailable, SessionLost, StorageError, ConfigError) as error:
-                logger.error("cannot join the cluster again", exc_info=error)
+                logger.error("cannot join the cluster again", extra={"reason": error})
                 await asyncio.sleep(RETRY_BACKOFF_S)
             else:
                 self._session = session

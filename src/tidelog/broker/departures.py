@@ -9,6 +9,9 @@ broker that has died is listed for a few seconds more, as it is in a Kafka
 cluster until its session ends: librdkafka holds back what it has for a partition, for a second, if
 the partition's former leader vanishes in the same answer that names the new one.
 
+A controller that does not answer is not named to clients until it does, or another is elected. They
+would wait for it: librdkafka's admin client does not ask again who is controller, and so for ever.
+
 Nothing is decided here; whether a broker lives is for the coordinator to say.
 """
 
@@ -35,6 +38,7 @@ class Departures:
         self._on_suspected = on_suspected
         self._image = EMPTY_IMAGE
         self._doubted: dict[BrokerId, asyncio.TimerHandle] = {}
+        self._silent: set[BrokerId] = set()
         self._departed: dict[BrokerId, tuple[BrokerImage, float]] = {}
         self._certain = asyncio.Event()
         self._is_joining = True
@@ -54,6 +58,10 @@ class Departures:
         if self.are_possible:
             await asyncio.sleep(MOMENT_S)
 
+    def answers(self, broker_id: BrokerId) -> bool:
+        """Whether no connection to it broke that nobody could make again."""
+        return broker_id not in self._silent
+
     async def certainty(self) -> None:
         """Return when the doubts have been settled, or have lasted long enough."""
         await self._certain.wait()  # Ended by the image, or by the timer of the last doubt.
@@ -68,12 +76,14 @@ class Departures:
         """A connection to `broker_id` broke that had worked."""
         if broker_id not in self._image.brokers or broker_id in self._doubted:
             return
+        self._silent.add(broker_id)
         self._doubted[broker_id] = self._loop.call_later(DOUBT_MAX_S, self._trust, broker_id)
         self._certain.clear()
         self._on_suspected()
 
     def trust(self, broker_id: BrokerId) -> None:
         """It answers again."""
+        self._silent.discard(broker_id)
         if broker_id in self._doubted:
             self._trust(broker_id)
 
@@ -82,11 +92,13 @@ class Departures:
         for change in changes:
             match change:
                 case BrokerGone(broker_id):
+                    self._silent.discard(broker_id)
                     known = before.brokers.get(broker_id)
                     if known is not None:
                         self._departed[broker_id] = known, self._loop.time()
                     self._trust(broker_id)
                 case BrokerRegistered(broker):
+                    self._silent.discard(broker.broker_id)
                     self._departed.pop(broker.broker_id, None)
                     self._trust(broker.broker_id)
                 case _:

@@ -37,6 +37,7 @@ class ControlledWorld:
         departures = Departures(asyncio.get_running_loop(), lambda: None)
         departures.joined()
         self.metadata = MetadataHandler(
+            broker_id=served.world.config.broker_id,
             partitions=served.world.partitions,
             topic_creation=self.creation,
             auto_create_topics=True,

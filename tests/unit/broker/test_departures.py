@@ -128,3 +128,18 @@ async def test_a_broker_that_is_back_is_listed_once() -> None:
     watched.tell(BrokerGone(TWO))
     watched.tell(BrokerRegistered(broker(TWO, 2)))
     assert watched.departures.listed() == []
+
+
+@in_virtual_time
+async def test_who_was_lost_does_not_answer_until_it_does_or_is_gone() -> None:
+    watched = Watched()
+    departures = watched.departures
+    departures.suspect(TWO)
+    await asyncio.sleep(10 * DOUBT_MAX_S)
+    assert departures.answers(ONE)
+    assert not departures.answers(TWO)
+    departures.trust(TWO)
+    assert departures.answers(TWO)
+    departures.suspect(TWO)
+    watched.tell(BrokerGone(TWO))
+    assert departures.answers(TWO)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidelog.base.errors import ErrorCode, RequestRefused
-from tidelog.base.ids import NO_BROKER
+from tidelog.base.ids import NO_BROKER, BrokerId
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.departures import Departures
@@ -54,6 +54,7 @@ ALL_CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 class MetadataHandler:
     """Answers from the cluster image."""
 
+    broker_id: BrokerId
     partitions: Partitions
     topic_creation: TopicCreation
     auto_create_topics: bool
@@ -151,7 +152,7 @@ class MetadataHandler:
                 [*image.brokers.values(), *self.departures.listed()], connection.listener_name
             ),
             cluster_id=image.cluster_id,
-            controller_id=image.controller_id,
+            controller_id=self._controller(image),
             topics=self._topics(image, request, header.api_version, refused, operations),
             cluster_authorized_operations=(
                 ALL_CLUSTER_OPERATIONS
@@ -161,6 +162,14 @@ class MetadataHandler:
             error_code=0,
         )
         return encode_metadata_response(header.api_version, header.correlation_id, response)
+
+    def _controller(self, image: ClusterImage) -> BrokerId:
+        """Whom to ask what is the controller's to decide: us if that does not answer.
+
+        What we are asked we pass on, to the next one as soon as there is one.
+        """
+        found = image.controller_id
+        return found if self.departures.answers(found) else self.broker_id
 
     def _topics(
         self,
