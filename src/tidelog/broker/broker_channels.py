@@ -189,11 +189,19 @@ class BrokerChannels:
             channel.wake()
 
     async def delivered(self, within_s: float) -> None:
-        """Return when every broker that answers has been told everything, or time is up."""
+        """Return when every broker that answers has been told everything, and has done what it was
+        told, or time is up."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 for channel in list(self._channels.values()):
                     await channel.idle.wait()
+
+    async def known(self, within_s: float) -> None:
+        """Return when every broker that answers knows everything, or time is up."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                for channel in list(self._channels.values()):
+                    await channel.informed.wait()
 
     def _open(self, broker: BrokerImage) -> None:
         assert self._speaker is not None
@@ -319,6 +327,7 @@ class _Channel:
         self.untold = _Untold(is_full=True)
         self.task: asyncio.Task[None] | None = None
         self.idle = asyncio.Event()
+        self.informed = asyncio.Event()
         self._wake = asyncio.Event()
         self._wake.set()
         self._backoff_s = RETRY_BACKOFF_S
@@ -326,6 +335,7 @@ class _Channel:
     def wake(self) -> None:
         if self.untold:
             self.idle.clear()
+            self.informed.clear()
             self._wake.set()
 
     def stop(self) -> None:
@@ -358,9 +368,9 @@ class _Channel:
                 if self.untold:
                     await self._tell()
                 if not self.untold:
-                    self.idle.set()
+                    self._be_idle()
         finally:
-            self.idle.set()  # Nobody has to wait for who is gone.
+            self._be_idle()  # Nobody has to wait for who is gone.
             self._controlled.close()
 
     async def _tell(self) -> None:
@@ -384,10 +394,20 @@ class _Channel:
             self.untold.is_full = True  # It has missed something.
         if code is ErrorCode.STALE_CONTROLLER_EPOCH:
             self._channels.succeeded(code)
-        self.idle.set()
+        self._be_idle()
         await asyncio.sleep(self._backoff_s)
         self._backoff_s = min(2 * self._backoff_s, RETRY_BACKOFF_MAX_S)
         self._wake.set()
+
+    def _be_idle(self) -> None:
+        self.idle.set()
+        self.informed.set()
+
+    async def _inform(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        response = await self._controlled.update_metadata(request)
+        if not self.untold:
+            self.informed.set()
+        return response
 
     async def _tell_all(self, image: ClusterImage, untold: _Untold) -> ErrorCode:
         """All of it in one go; the answers come back in the same order."""
@@ -395,7 +415,7 @@ class _Channel:
         roles = self._roles(image, untold)
         stops = StopReplicaRequest(self._header, self._stops(image, untold))
         updated, assigned, stopped = await asyncio.gather(
-            controlled.update_metadata(self._metadata(image, untold)),
+            self._inform(self._metadata(image, untold)),
             # That there is no role at all is news, too: what lies there is nobody's.
             controlled.leader_and_isr(roles) if roles.topics or roles.is_full else _nothing(),
             controlled.stop_replica(stops) if stops.partitions else _nothing(),

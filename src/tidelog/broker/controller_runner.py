@@ -319,9 +319,15 @@ class ControllerRunner:
             self._events.put_nowait(_TreeUnknown())
 
     async def delivered(self, within_s: float) -> None:
-        """Return once all brokers that answer know what this one has published, or time is up."""
+        """Return once all brokers that answer have done what this one has published, or time is
+        up."""
         if self._channels is not None:
             await self._channels.delivered(within_s)
+
+    async def known(self, within_s: float) -> None:
+        """Return once all brokers that answer know what this one has published, or time is up."""
+        if self._channels is not None:
+            await self._channels.known(within_s)
 
     # -- joining ---------------------------------------------------------------------------------
 

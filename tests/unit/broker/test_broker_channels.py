@@ -59,6 +59,8 @@ class Hearer:
         self.error: Callable[[], Exception | None] = lambda: None
         self.gate = asyncio.Event()
         self.gate.set()
+        self.role_gate = asyncio.Event()
+        self.role_gate.set()
         self.is_closed = False
 
     async def _hear(self, request: Request) -> None:
@@ -81,6 +83,7 @@ class Hearer:
             assert self.registered.broker_id in state.replicas
             self.roles[topic_id.bytes, one.partition] = state
         await self._hear(request)
+        await self.role_gate.wait()
         return LeaderAndIsrResponse(self.code, self.failed)
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
@@ -520,6 +523,24 @@ async def test_delivered_waits_for_those_who_answer_and_for_others_only_so_long(
         before = loop.time()
         await channels.channels.delivered(1.0)
         assert loop.time() == pytest.approx(before)  # It does not answer; who knows if it lives.
+
+
+@in_virtual_time
+async def test_what_is_known_is_not_always_done() -> None:
+    """Opening very many logs takes its time."""
+    async with channelled(cluster(brokers(1, 2), topic("t", 7, partition(1, 2)))) as channels:
+        channels[2].role_gate.clear()
+        channels.publish(PartitionChanged("t", 0, partition(2, 1, epoch=1)))
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        await channels.channels.known(1.0)
+        assert loop.time() == pytest.approx(before)
+        assert without_claims(channels[2].image) == without_claims(channels.image)
+        await channels.channels.delivered(1.0)
+        assert loop.time() == pytest.approx(before + 1)
+        channels[2].role_gate.set()
+        await channels.channels.delivered(1.0)
+        assert loop.time() == pytest.approx(before + 1)
 
 
 @in_virtual_time
