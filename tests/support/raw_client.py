@@ -164,11 +164,12 @@ class RawClient(MessageClient):
         min_bytes: int = 0,
         max_wait_ms: int = 0,
         max_bytes: int = 2**31 - 1,
+        replica_id: int = -1,
         version: int = FETCH_VERSION,
     ) -> FetchAnswer:
         """Without session arguments: a fetch outside of any session."""
         values = {
-            "replica_id": -1,
+            "replica_id": replica_id,
             "max_wait": milliseconds(max_wait_ms),
             "min_bytes": min_bytes,
             "max_bytes": max_bytes,
