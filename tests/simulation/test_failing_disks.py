@@ -84,6 +84,21 @@ def test_a_follower_whose_disk_failed_for_a_moment_leaves_the_isr_first() -> Non
         assert cluster.state(TOPIC).partition_epoch >= version + 2
 
 
+def test_writes_go_on_while_the_disk_of_a_follower_is_full_whenever_it_is_tried_again() -> None:
+    """Each waited for that follower until it had lagged for `replica.lag.time.max.ms`."""
+    with simulated_cluster(3) as cluster:
+        led_by_one(cluster, 1, 2, 3)
+        cluster.brokers[3].disk.fill()
+        waits_s = []
+        for _ in range(40):
+            began_at_s = cluster.world.now_s
+            assert cluster.produce(TOPIC, 1).error_code == ErrorCode.NONE
+            waits_s.append(cluster.world.now_s - began_at_s)
+            cluster.run_for(0.2)
+        assert cluster.state(TOPIC).isr == (1, 2)
+        assert max(waits_s) < 5.0
+
+
 def test_a_broker_with_a_broken_disk_is_not_elected_by_the_next_controller() -> None:
     with simulated_cluster(3) as cluster:
         led_by_one(cluster, 1, 2, 3)

@@ -33,6 +33,7 @@ ACKS_ALL = -1
 LONG_AGO_MS = -(2**62)
 NO_BROKER_EPOCH = -1
 REFUSED_ISR_RETRY_MS = 1_000
+JOINING_WAIT_MAX_MS = 2_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,6 +61,13 @@ class FollowerProgress:
             self.caught_up_at_ms = max(self.caught_up_at_ms, self.fetched_at_ms)
         self.log_end_offset = fetch_offset
         self.fetched_at_ms = now_ms
+        self.leader_end_offset_at_fetch = leader_end_offset
+
+
+    def on_taken_out(self, *, leader_end_offset: Offset) -> None:
+        """It is not in sync any more. Perhaps its disk failed a moment after it was caught up: it
+        has to reach what there is now before anybody waits for it."""
+        self.caught_up_at_ms = LONG_AGO_MS
         self.leader_end_offset_at_fetch = leader_end_offset
 
 
@@ -189,6 +197,7 @@ class PartitionLeader:
         """The clock may have been set back, and then nobody would lag until it is there again."""
         for progress in self.followers.values():
             progress.caught_up_at_ms = min(progress.caught_up_at_ms, now_ms)
+            progress.fetched_at_ms = min(progress.fetched_at_ms, now_ms)
         self.propose_from_ms = min(self.propose_from_ms, now_ms + REFUSED_ISR_RETRY_MS)
 
     def on_isr_changed(self, isr: frozenset[BrokerId], *, version: int, now_ms: int) -> Effects:
@@ -198,6 +207,9 @@ class PartitionLeader:
         """
         if version <= self.isr_version:
             return NOTHING
+        for replica, progress in self.followers.items():
+            if replica in self.isr and replica not in isr:
+                progress.on_taken_out(leader_end_offset=self.log_end_offset)
         self.isr = isr
         self.isr_version = version
         self.isr_in_flight = None
@@ -324,8 +336,13 @@ class PartitionLeader:
         if self.isr_in_flight is not None and replica in self.isr_in_flight:
             return True
         # Wait for a follower that is about to join. Otherwise the high watermark runs ahead of
-        # it for ever and a set of one never grows again.
-        return self.is_heard_of(replica) and self._keeps_up(progress, now_ms)
+        # it for ever and a set of one never grows again. But not for one that has stopped asking:
+        # it owes us nothing, and its disk may be full, again and again.
+        return (
+            self.is_heard_of(replica)
+            and now_ms - progress.fetched_at_ms <= JOINING_WAIT_MAX_MS
+            and self._keeps_up(progress, now_ms)
+        )
 
     def _keeps_up(self, progress: FollowerProgress, now_ms: int) -> bool:
         if progress.log_end_offset == self.log_end_offset:

@@ -11,6 +11,7 @@ from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.core.partition.effects import ADVANCED, NOTHING, Effects, ProposeIsr
 from tidelog.core.partition.leader import (
     ACKS_ALL,
+    JOINING_WAIT_MAX_MS,
     NO_BROKER_EPOCH,
     REFUSED_ISR_RETRY_MS,
     PartitionLeader,
@@ -358,6 +359,31 @@ def test_follower_about_to_join_is_waited_for() -> None:
     assert append(leader, 3, now_ms=11) == NOTHING
     assert append(leader, 1, now_ms=11 + LAG_MAX_MS) == NOTHING  # It had everything until 11.
     assert append(leader, 1, now_ms=11 + LAG_MAX_MS + 1) is ADVANCED
+
+
+def test_follower_about_to_join_that_asks_no_more_is_not_waited_for_long() -> None:
+    """Its disk filled up as soon as it had caught up, every ten seconds, and nobody could write."""
+    leader = out_of_sync()
+    leader.replica_lag_time_max_ms = 10 * JOINING_WAIT_MAX_MS
+    leader.propose_from_ms = 10 * JOINING_WAIT_MAX_MS
+    fetch(leader, 3, 4)
+    append(leader, 1)
+    fetch(leader, 2, 5)
+    assert leader.on_tick(now_ms=JOINING_WAIT_MAX_MS) == NOTHING
+    assert leader.on_tick(now_ms=JOINING_WAIT_MAX_MS + 1) is ADVANCED
+    assert leader.high_watermark == 5
+
+
+def test_member_that_the_controller_took_out_is_not_waited_for() -> None:
+    """Its disk failed. It had been caught up a moment before, and was waited for as if it still
+    were, for `replica.lag.time.max.ms`."""
+    leader = leader_of()
+    fetch(leader, 2, 0)
+    fetch(leader, 3, 0)
+    append(leader, 4)
+    fetch(leader, 2, 4)
+    assert leader.on_isr_changed(brokers((1, 2)), version=1, now_ms=0) is ADVANCED
+    assert leader.high_watermark == 4
 
 
 def test_dead_follower_is_not_waited_for() -> None:
