@@ -63,7 +63,6 @@ class FollowerProgress:
         self.fetched_at_ms = now_ms
         self.leader_end_offset_at_fetch = leader_end_offset
 
-
     def on_taken_out(self, *, leader_end_offset: Offset) -> None:
         """It is not in sync any more. Perhaps its disk failed a moment after it was caught up: it
         has to reach what there is now before anybody waits for it."""
