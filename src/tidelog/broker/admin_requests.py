@@ -12,12 +12,14 @@ from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from tidelog.broker.cluster_session import new_id
 from tidelog.broker.controller_runner import ControllerRunner
+from tidelog.broker.large_requests import Aside
 from tidelog.config.dynamic import replace_topic
 from tidelog.coordination.port import CoordinatorUnavailable
 from tidelog.core.controller import configs, topics
 from tidelog.core.controller.changes import (
     BrokerConfigChanged,
     Change,
+    PartitionChanged,
     TopicConfigChanged,
     TopicCreated,
     TopicDeleted,
@@ -48,7 +50,7 @@ from tidelog.core.controller.requests import (
     TopicOutcome,
     TopicReference,
 )
-from tidelog.core.controller.shutdown import controlled_shutdown
+from tidelog.core.controller.shutdown import Shutdown, controlled_shutdown
 from tidelog.wire.alter_partition import (
     RECOVERED,
     AlterPartitionRequest,
@@ -77,6 +79,11 @@ class AdminRequests:
     @property
     def is_controller(self) -> bool:
         return self._controller.is_controller
+
+    @property
+    def aside(self) -> Aside:
+        """Where to put what takes long into words."""
+        return self._controller.aside
 
     # -- topics ----------------------------------------------------------------------------------
 
@@ -263,15 +270,18 @@ class AdminRequests:
         """
         controller = self._controller
 
-        async def carry_out() -> int:
-            await controller.claimed()
-            changes = rebalance(
+        def decide() -> list[PartitionChanged]:
+            return rebalance(
                 controller.image,
                 controller.candidates(),
                 imbalance_percentage=(
                     controller.config.replication.leader_imbalance_per_broker_percentage
                 ),
             )
+
+        async def carry_out() -> int:
+            await controller.claimed()
+            changes = await controller.aside.run(decide, count=self._partition_count())
             if changes:
                 await controller.commit(changes)
             return len(changes)
@@ -336,7 +346,7 @@ class AdminRequests:
 
         async def carry_out() -> list[IsrOutcome]:
             await self._controller.claimed()
-            decision = decide()
+            decision = await self._controller.aside.run(decide, count=len(proposals))
             if decision.changes:
                 await self._controller.commit(decision.changes)
             return decision.outcomes
@@ -379,14 +389,17 @@ class AdminRequests:
         broker_id = BrokerId(request.broker_id)
         controller = self._controller
 
-        async def carry_out() -> list[TopicPartition]:
-            await controller.claimed()
-            given_up = controlled_shutdown(
+        def decide() -> Shutdown:
+            return controlled_shutdown(
                 controller.image,
                 controller.candidates(),
                 broker_id=broker_id,
                 broker_epoch=request.broker_epoch,
             )
+
+        async def carry_out() -> list[TopicPartition]:
+            await controller.claimed()
+            given_up = await controller.aside.run(decide, count=self._partition_count())
             controller.view.shutting_down[broker_id] = request.broker_epoch
             await controller.commit_elections(Elections(given_up.changes, given_up.unclean))
             return given_up.remaining

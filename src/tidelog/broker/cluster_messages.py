@@ -353,13 +353,9 @@ def _settings_changes(image: ClusterImage, request: UpdateMetadataRequest) -> It
 
 def partitions_of(
     topics: Sequence[TopicStates],
-) -> dict[TopicPartition, tuple[TopicId, PartitionImage]]:
+) -> Iterator[tuple[TopicPartition, tuple[TopicId, PartitionImage]]]:
     """The partitions that a LeaderAndIsr is about."""
-    return {
-        TopicPartition(topic.name, state.partition): (
-            TopicId(UUID(bytes=topic.topic_id)),
-            partition_image(state),
-        )
-        for topic in topics
-        for state in topic.partitions
-    }
+    for topic in topics:
+        topic_id = TopicId(UUID(bytes=topic.topic_id))
+        for state in topic.partitions:
+            yield TopicPartition(topic.name, state.partition), (topic_id, partition_image(state))

@@ -7,11 +7,15 @@
 A request is refused unless it comes from the controller of the newest epoch, and is meant for this
 registration of this broker. An epoch that is not known yet is looked up in the coordinator, where
 the controller has also left a token: only who can read that can speak as the controller.
+
+One request may be about every partition there is. It is translated aside or in turns, so that
+clients are served meanwhile, and looked at again afterwards: its sender may have been succeeded.
 """
 
 import asyncio
 import hmac
 import logging
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
@@ -22,6 +26,7 @@ from tidelog.base.errors import (
 )
 from tidelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from tidelog.broker import cluster_messages as messages
+from tidelog.broker.large_requests import Aside, in_turns
 from tidelog.broker.replicas import Replicas, Role, StoppedRole
 from tidelog.coordination.port import CoordinatorUnavailable
 from tidelog.core.controller.changes import Change
@@ -49,6 +54,11 @@ class Membership(Protocol):
     @property
     def claim(self) -> ControllerClaim: ...
 
+    @property
+    def aside(self) -> Aside:
+        """Where to compute what takes long."""
+        ...
+
     async def look_up_claim(self) -> ControllerClaim:
         """The newest claim, from the coordinator. Raises CoordinatorUnavailable, SessionLost."""
         ...
@@ -70,23 +80,40 @@ class ControlRequests:
         async with self._turn:
             try:
                 await self._admit(request.header)
-                self._membership.follow(messages.changes_from(self._membership.image, request))
+                self._membership.follow(await self._changes(request))
             except RequestRefused as refusal:
                 return UpdateMetadataResponse(self._refused("UpdateMetadata", refusal))
             return UpdateMetadataResponse(ErrorCode.NONE)
+
+    async def _changes(self, request: UpdateMetadataRequest) -> list[Change]:
+        """What is new in it, as of the newest image. Raises RequestRefused."""
+        membership = self._membership
+        count = sum(len(topic.partitions) for topic in request.topics)
+        while True:  # Ends: hardly anything but this changes the image.
+            image = membership.image
+            changes = await membership.aside.run(
+                partial(messages.changes_from, image, request), count=count
+            )
+            await self._admit(request.header)
+            if membership.image is image:
+                return changes
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         async with self._turn:
             try:
                 await self._admit(request.header)
-                states = messages.partitions_of(request.topics)
+                states = {
+                    one: state
+                    async for one, state in in_turns(messages.partitions_of(request.topics))
+                }
+                await self._admit(request.header)
             except RequestRefused as refusal:
                 return LeaderAndIsrResponse(self._refused("LeaderAndIsr", refusal), [])
             failed = await self._replicas.become(
                 {one: Role(topic_id, state) for one, (topic_id, state) in states.items()},
                 {BrokerId(broker_id): epoch for broker_id, epoch in request.live_brokers},
             )
-            if request.is_full:
+            if request.is_full and request.header.broker_epoch == self._membership.broker_epoch:
                 self._replicas.on_all_told(
                     [(topic_id, one.partition) for one, (topic_id, _) in states.items()]
                 )

@@ -38,6 +38,7 @@ from tidelog.base.errors import ErrorCode, StorageError
 from tidelog.base.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from tidelog.base.ports import Clock
 from tidelog.broker.adoption import in_two_places
+from tidelog.broker.large_requests import in_turns
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partition_runner import PartitionRunner, ProposeToController
@@ -131,6 +132,7 @@ class Replicas:
         self._fetchers = fetchers
         self._propose_isr = propose_isr
         self._roles: dict[TopicPartition, Role] = {}
+        self._session_number = 0
         self._recovered: set[TopicPartition] = set()
         """Replicas of which the controller has to hear that they failed. I6"""
         self._live_brokers: Mapping[BrokerId, int] = {}
@@ -308,6 +310,7 @@ class Replicas:
 
     def drop_roles(self) -> None:
         """The coordinator does not vouch for us any more: lead nothing, follow nobody (C6)."""
+        self._session_number += 1
         self._roles.clear()
         self._is_all_told = False
         for runner in self._partitions:
@@ -324,12 +327,16 @@ class Replicas:
     ) -> dict[TopicPartition, ErrorCode]:
         """Take the roles that the controller gives. Returns what could not be done.
 
-        Those whose logs are being opened are waited for, a while.
+        Those whose logs are being opened are waited for, a while. Others have their turn between
+        many roles; if the session ends meanwhile, the rest is not taken. I5
         """
         self._on_live_brokers(live_brokers)
+        session = self._session_number
         # Each is worth a line, but not a thousand of them in one turn.
         log_level = logging.INFO if len(roles) <= ROLES_LOGGED_MAX else logging.DEBUG
-        for topic_partition, role in roles.items():
+        async for topic_partition, role in in_turns(roles.items()):
+            if self._session_number != session:
+                return {}
             known = self._roles.get(topic_partition)
             if known is not None and not role.succeeds(known):
                 continue  # I5

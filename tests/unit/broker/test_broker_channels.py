@@ -79,7 +79,7 @@ class Hearer:
         return UpdateMetadataResponse(self.code)
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        for one, (topic_id, state) in messages.partitions_of(request.topics).items():
+        for one, (topic_id, state) in messages.partitions_of(request.topics):
             assert self.registered.broker_id in state.replicas
             self.roles[topic_id.bytes, one.partition] = state
         await self._hear(request)

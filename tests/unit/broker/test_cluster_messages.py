@@ -261,7 +261,7 @@ def test_a_state_that_no_controller_can_have_written_is_refused(
     topics = [TopicStates("t", UUID(int=7).bytes, [wrong])]
     assert refusal_of(ONE, news(ONE)._replace(topics=topics)) is ErrorCode.INVALID_REQUEST
     with pytest.raises(RequestRefused):
-        messages.partitions_of(topics)
+        dict(messages.partitions_of(topics))
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_settings_of_nothing_are_refused(entity: EntitySettings, is_full: bool) 
 
 def test_roles_are_read_by_partition() -> None:
     topics = messages.topic_states(ONE, {"t": [1, 0]})
-    found = messages.partitions_of(topics)
+    found = dict(messages.partitions_of(topics))
     assert {one: image for one, (_, image) in found.items()} == {
         TopicPartition("t", 0): partition(1, 2),
         TopicPartition("t", 1): partition(2, 1),

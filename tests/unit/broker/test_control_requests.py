@@ -1,8 +1,10 @@
 """What a controller tells a broker: only it, only to this life of it, one after the other (C3)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -16,8 +18,9 @@ from tidelog.base.ids import BrokerId, ControllerEpoch, TopicId
 from tidelog.broker import cluster_messages as messages
 from tidelog.broker.control_requests import ControlRequests
 from tidelog.broker.controlled_brokers import LocalBroker
+from tidelog.broker.large_requests import LARGE_COUNT, PARTS_PER_TURN, Aside
 from tidelog.coordination.port import CoordinatorUnavailable
-from tidelog.core.controller.changes import Change, TopicCreated
+from tidelog.core.controller.changes import Change, TopicConfigChanged, TopicCreated
 from tidelog.core.controller.image import EMPTY_IMAGE, ClusterImage, PartitionImage, TopicImage
 from tidelog.core.controller.nodes import ControllerClaim
 from tidelog.wire.cluster_states import ControlHeader, TopicStates
@@ -40,6 +43,7 @@ class Membership:
         self.claim = CLAIM
         self.stored = CLAIM
         self.broker_epoch = BROKER_EPOCH
+        self.aside = Aside()
         self.failure: Exception | None = None
         self.look_ups = 0
 
@@ -260,3 +264,147 @@ async def test_the_controllers_own_broker_hears_the_same_without_a_connection() 
         assert (await local.stop_replica(stop(3))).error_code == 0
         await broker.world.settle()
         local.close()
+
+
+# -- many partitions -----------------------------------------------------------------------------
+
+
+MANY = LARGE_COUNT
+PATIENCE_S = 10
+
+
+def many_states(leader_epoch: int) -> list[TopicStates]:
+    many = TopicImage("t", TOPIC_ID, (replicated(BROKER, leader_epoch),) * MANY)
+    return messages.topic_states(EMPTY_IMAGE.apply(TopicCreated(many, {})), {"t": range(MANY)})
+
+
+def many_roles(leader_epoch: int, *, is_full: bool = False) -> LeaderAndIsrRequest:
+    return LeaderAndIsrRequest(
+        GOOD, is_full, [(BROKER, BROKER_EPOCH), (OTHER, 20)], many_states(leader_epoch)
+    )
+
+
+def leader_epochs(broker: Controlled) -> set[int]:
+    return {runner.leader_epoch for runner in broker.world.partitions}
+
+
+async def know_many(broker: Controlled) -> None:
+    many = TopicImage("t", TOPIC_ID, (replicated(BROKER, 0),) * MANY)
+    broker.membership.follow([TopicCreated(many, {})])
+    await broker.world.replicas.settled()
+
+
+def call_in_turn(turn: int, callback: Callable[[], None]) -> list[int]:
+    """Call back after so many turns of the loop; the list grows with every turn."""
+    turns: list[int] = []
+
+    def count() -> None:
+        turns.append(len(turns))
+        if len(turns) == turn:
+            callback()
+        if len(turns) < 1_000:
+            asyncio.get_running_loop().call_soon(count)
+
+    count()
+    return turns
+
+
+@in_virtual_time
+async def test_others_have_their_turn_between_many_roles() -> None:
+    async with controlled() as broker:
+        await know_many(broker)
+        turns = call_in_turn(-1, lambda: None)
+        assert (await broker.requests.leader_and_isr(many_roles(3))).error_code == 0
+        # Once while they are read, once while they are taken.
+        assert len(turns) >= 2 * MANY // PARTS_PER_TURN
+        assert leader_epochs(broker) == {3}
+
+
+@in_virtual_time
+async def test_roles_are_not_taken_for_a_session_that_has_ended_meanwhile() -> None:
+    async with controlled() as broker:
+        await know_many(broker)
+        read_in = MANY // PARTS_PER_TURN
+        call_in_turn(read_in + 2, broker.world.replicas.drop_roles)
+        await broker.requests.leader_and_isr(many_roles(3))
+        assert leader_epochs(broker) == {-1}
+
+
+@in_virtual_time
+async def test_roles_are_not_taken_from_a_controller_that_was_succeeded_meanwhile() -> None:
+    async with controlled() as broker:
+        await know_many(broker)
+        newer = replace(CLAIM, controller_epoch=ControllerEpoch(6))
+        call_in_turn(2, lambda: setattr(broker.membership, "claim", newer))
+        told = await broker.requests.leader_and_isr(many_roles(3))
+        assert told.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+        assert leader_epochs(broker) == {-1}
+
+
+@in_virtual_time
+async def test_who_is_registered_anew_meanwhile_has_not_been_told_everything() -> None:
+    """So what nobody has named is not known to be nobody's."""
+    async with controlled() as broker:
+        await know_many(broker)
+        world = broker.world
+        stray = world.log_dir.path / "stray-0"
+        world.disk.make_folder(stray)
+        id_of_nobody = f"version: 0\ntopic_id: {'A' * 21}Q\n"
+        world.disk.replace_file(stray / "partition.metadata", id_of_nobody.encode())
+        read_in = MANY // PARTS_PER_TURN
+        call_in_turn(read_in + 2, lambda: setattr(broker.membership, "broker_epoch", 2))
+        await broker.requests.leader_and_isr(many_roles(3, is_full=True))
+        await world.replicas.settled()
+        assert world.disk.exists(stray)
+        broker.membership.broker_epoch = BROKER_EPOCH
+        await broker.requests.leader_and_isr(many_roles(4, is_full=True))
+        await world.replicas.settled()
+        assert not world.disk.exists(stray)
+
+
+@pytest.mark.parametrize("is_succeeded", [False, True])
+def test_metadata_of_many_partitions_is_of_use_only_for_the_newest_image(
+    monkeypatch: pytest.MonkeyPatch, is_succeeded: bool
+) -> None:
+    changes_from = messages.changes_from
+    begun, may_go_on = threading.Event(), threading.Event()
+    images: list[ClusterImage] = []
+
+    def slow(image: ClusterImage, request: UpdateMetadataRequest) -> list[Change]:
+        images.append(image)
+        begun.set()
+        assert may_go_on.wait(PATIENCE_S), "the event loop was held up"
+        return changes_from(image, request)
+
+    async def scenario() -> None:
+        async with controlled() as broker:
+            monkeypatch.setattr(messages, "changes_from", slow)
+            request = broker.update()._replace(topics=many_states(0))
+            telling = asyncio.create_task(broker.requests.update_metadata(request))
+            assert await asyncio.to_thread(begun.wait, PATIENCE_S)
+            broker.membership.follow(
+                [TopicConfigChanged(await other(broker), {"retention.ms": "7"})]
+            )
+            if is_succeeded:
+                broker.membership.claim = replace(CLAIM, controller_epoch=ControllerEpoch(6))
+            may_go_on.set()
+            code = (await telling).error_code
+            await broker.world.replicas.settled()
+            image = broker.world.image
+            assert image.topic_config("other") == {"retention.ms": "7"}
+            if is_succeeded:
+                assert code == ErrorCode.STALE_CONTROLLER_EPOCH
+                assert "t" not in image.topics
+            else:
+                assert code == 0
+                assert len(images) == 2
+                assert len(image.topics["t"].partitions) == MANY
+
+    asyncio.run(scenario())
+
+
+async def other(broker: Controlled) -> str:
+    """A topic that the controller has made before."""
+    created = TopicImage("other", TopicId(UUID(int=8)), (replicated(OTHER, 0),))
+    broker.membership.follow([TopicCreated(created, {})])
+    return created.name

@@ -39,6 +39,7 @@ class AlterPartitionReassignmentsHandler:
             for partition in topic.partitions
         ]
         allowed = request.allow_replication_factor_change
+        whole = RequestRefused(ErrorCode.NONE)
         try:
             outcomes = await within_or_refused(
                 request.timeout,
@@ -47,8 +48,10 @@ class AlterPartitionReassignmentsHandler:
                 ),
             )
         except RequestRefused as refusal:
-            return _response(request, refusal, _all_refused(requested, refusal))
-        return _response(request, RequestRefused(ErrorCode.NONE), outcomes)
+            whole, outcomes = refusal, _all_refused(requested, refusal)
+        return await self.controller.aside.run(
+            lambda: _response(request, whole, outcomes), count=len(outcomes)
+        )
 
 
 def _reassignment(topic: str, partition: ReassignablePartition) -> Reassignment:

@@ -39,15 +39,20 @@ class ElectLeadersHandler:
         partitions = _partitions(request)
         if partitions == []:
             return _response(ErrorCode.NONE, ())  # As in Kafka, also for a type there is not.
+        code = ErrorCode.NONE
         try:
             outcomes = await within_or_refused(
                 request.timeout, lambda: self._elect(request.election_type, partitions)
             )
         except RequestRefused as refusal:
-            return _response(refusal.code, _as_asked(request, _all_refused(partitions, refusal)))
-        if partitions is None:
-            return _response(ErrorCode.NONE, _by_topic(outcomes))
-        return _response(ErrorCode.NONE, _as_asked(request, outcomes))
+            code, outcomes = refusal.code, _all_refused(partitions, refusal)
+
+        def answer() -> ElectLeadersResponse:
+            if partitions is None:
+                return _response(code, _by_topic(outcomes))
+            return _response(code, _as_asked(request, outcomes))
+
+        return await self.controller.aside.run(answer, count=len(outcomes))
 
     async def _elect(
         self, election_type: int, partitions: list[TopicPartition] | None
