@@ -1,8 +1,9 @@
 """A disk that fails costs its replicas their leaderships and nothing else, for a while (S9)."""
 
-from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
+from tests.support.simulated_cluster import DATA_FOLDER, SimulatedCluster, simulated_cluster
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import NO_BROKER
+from tidelog.core.controller.requests import TopicReference
 
 TOPIC = "stored"
 
@@ -97,6 +98,24 @@ def test_writes_go_on_while_the_disk_of_a_follower_is_full_whenever_it_is_tried_
             cluster.run_for(0.2)
         assert cluster.state(TOPIC).isr == (1, 2)
         assert max(waits_s) < 5.0
+
+
+def test_a_topic_that_is_deleted_while_a_disk_is_full_makes_room_there() -> None:
+    """Its replica was set aside when the disk could be used again, which stayed as full."""
+    with simulated_cluster(3) as cluster:
+        led_by_one(cluster, 1, 2, 3)
+        disk = cluster.brokers[3].disk
+        disk.fill()
+        assert cluster.produce(TOPIC, 1).error_code == ErrorCode.NONE
+        cluster.until(lambda: cluster.state(TOPIC).isr == (1, 2))
+        runner = cluster.runner(3, TOPIC)
+        assert runner is not None
+        assert runner.is_offline
+        cluster.ask(lambda asked: asked.delete_topics([TopicReference(name=TOPIC)]))
+        cluster.until(lambda: cluster.runner(3, TOPIC) is None)
+        cluster.run_for(2.0)
+        names = disk.memory.list_folder(DATA_FOLDER)
+        assert [name for name in names if name.startswith(TOPIC)] == []
 
 
 def test_a_broker_with_a_broken_disk_is_not_elected_by_the_next_controller() -> None:

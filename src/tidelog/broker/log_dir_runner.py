@@ -31,11 +31,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from tidelog.base.errors import FlushFailed, StorageError
-from tidelog.base.ids import Offset, TopicPartition
+from tidelog.base.ids import Offset, TopicId, TopicPartition
 from tidelog.base.ports import Disk
 from tidelog.broker.disk_executor import DiskExecutor, as_storage_error
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.core.controller.image import LastStop
+from tidelog.storage.checkpoints import CorruptCheckpoint
 from tidelog.storage.log import Log
 from tidelog.storage.log_dir import LogDir
 
@@ -72,6 +73,8 @@ class LogDirRunner:
         self.offline_reason: str | None = None
         self.stays_offline = False
         """Whether trying again would prove nothing."""
+        self.doomed: dict[TopicPartition, TopicId] = {}
+        """Replicas that were deleted while the directory could not be used."""
         self.was_ours = False
         """Whether a broker of ours had served from it when this one came to use it."""
         self._loop = loop
@@ -278,7 +281,7 @@ class LogDirRunner:
         log_dir = self.log_dir
         await self._idle()
         if log_dir is None or log_dir is not self.log_dir or not self.is_online:
-            return  # I1. The folders are strays then, which are in nobody's way.
+            return  # I1. They are removed when it can be used again (`doomed`), if nobody restarts.
         try:
             folders = await self.executor.background(_start_delete, log_dir, logs)
         except StorageError as error:
@@ -286,6 +289,20 @@ class LogDirRunner:
             return
         self._written.clear()
         self._later(delay_ms, lambda: _finish_delete(log_dir, folders))
+
+    async def delete_doomed(self, doomed: Mapping[TopicPartition, TopicId]) -> None:
+        """Remove at once what was deleted while the directory could not be used: it may be full."""
+        log_dir = self.log_dir
+        if not doomed or log_dir is None or not self.is_online:
+            return
+        try:
+            await self.executor.background(_delete_doomed, log_dir, doomed)
+        except StorageError as error:
+            self.on_failure(error)
+            return
+        for topic_partition in doomed:
+            del self.doomed[topic_partition]
+        self._written.clear()
 
     async def set_aside_strays(self, partitions: Sequence[TopicPartition]) -> None:
         """Move folders out of the way that nobody asks for; see `strays.py`."""
@@ -369,6 +386,21 @@ def _start_delete(log_dir: LogDir, logs: Sequence[Log]) -> list[Path]:
     folders = [log_dir.start_delete(log) for log in logs]
     log_dir.forget_deleted()
     return folders
+
+
+def _delete_doomed(log_dir: LogDir, doomed: Mapping[TopicPartition, TopicId]) -> None:
+    for topic_partition in log_dir.partitions():
+        topic_id = doomed.get(topic_partition)
+        if topic_id is not None and _topic_id(log_dir, topic_partition) == topic_id:
+            log_dir.finish_delete(log_dir.start_delete_folder(topic_partition))
+    log_dir.forget_deleted()
+
+
+def _topic_id(log_dir: LogDir, topic_partition: TopicPartition) -> TopicId | None:
+    try:
+        return log_dir.topic_id(topic_partition)
+    except CorruptCheckpoint:
+        return None
 
 
 def _finish_delete(log_dir: LogDir, folders: Sequence[Path]) -> None:

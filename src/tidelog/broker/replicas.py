@@ -654,6 +654,7 @@ class Replicas:
         """
         await log_dir.release()
         await log_dir.open()
+        await self._delete_doomed(log_dir)
         folders = set(await log_dir.partitions())
         for topic_partition in log_dir.runners.keys() - folders:
             # Perhaps the disk is not mounted. An empty log would be served as if it were all.
@@ -722,6 +723,27 @@ class Replicas:
         self._roles = {one: role for one, role in self._roles.items() if one.topic not in topics}
         self._discard(self._partitions.remove_topics(topics))
 
+    async def _delete_doomed(self, log_dir: LogDirRunner) -> None:
+        """First of all when a directory is back, so that nothing of the same names is there yet."""
+        doomed = {
+            one: topic_id
+            for one, topic_id in log_dir.doomed.items()
+            if one not in self._occupied and not self._is_assigned(one, topic_id)
+        }
+        vacate = self._occupy(list(doomed))
+        try:
+            await log_dir.delete_doomed(doomed)
+        finally:
+            vacate()
+
+    def _is_assigned(self, one: TopicPartition, topic_id: TopicId) -> bool:
+        topic = self._partitions.image.topic_by_id(topic_id)
+        return (
+            topic is not None
+            and one.partition < len(topic.partitions)
+            and self._broker_id in topic.partitions[one.partition].replicas
+        )
+
     def _discard(self, runners: Sequence[PartitionRunner]) -> None:
         """Delete the logs of runners that nobody can find any more."""
         doomed: dict[tuple[LogDirRunner, int], list[PartitionRunner]] = {}
@@ -753,6 +775,8 @@ class Replicas:
     ) -> None:
         try:
             await log_dir.delete([runner.log for runner in runners], delay_ms=delay_ms)
+            if not log_dir.is_online:
+                log_dir.doomed |= {one.topic_partition: one.topic_id for one in runners}
         finally:
             vacate()
 
