@@ -159,7 +159,7 @@ class BrokerChannels:
         self.stop()
         self._speaker = speaker
         self.image = image
-        for broker in image.brokers.values():
+        for broker in sorted(image.brokers.values(), key=self._is_own):
             self._open(broker)
 
     def stop(self) -> None:
@@ -178,7 +178,7 @@ class BrokerChannels:
         self.image = after
         for change in changes:
             self._note(before, after, change)
-        for channel in self._channels.values():
+        for channel in self._others_first():
             channel.wake()
 
     def repeat_roles(self, broker_id: BrokerId) -> None:
@@ -202,6 +202,13 @@ class BrokerChannels:
             async with asyncio.timeout(within_s):
                 for channel in list(self._channels.values()):
                     await channel.informed.wait()
+
+    def _is_own(self, broker: BrokerImage) -> bool:
+        return self._speaker is not None and broker.broker_id == self._speaker.controller_id
+
+    def _others_first(self) -> list["_Channel"]:
+        """What is handed over is done at once; what is sent meanwhile can be done meanwhile."""
+        return sorted(self._channels.values(), key=lambda one: self._is_own(one.broker))
 
     def _open(self, broker: BrokerImage) -> None:
         assert self._speaker is not None
@@ -319,6 +326,7 @@ class _Channel:
         controlled: ControlledBroker,
     ) -> None:
         self._channels = channels
+        self.broker = broker
         self._broker_id = broker.broker_id
         self._controlled = controlled
         self._header = ControlHeader(

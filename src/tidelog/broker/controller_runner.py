@@ -616,9 +616,10 @@ class ControllerRunner:
             await session.tree.write(
                 session.tree.prepare_write(session.fence, before, elections.changes, moved)
             )
-        changes = [*broker_changes(before.brokers, brokers), *elections.changes]
+        registered = list(broker_changes(before.brokers, brokers))
         self.view.note_unclean(elections.unclean)
-        self.publish(before.apply_all(changes), changes)
+        # Neither kind of change touches what the other is about, so their order does not matter.
+        self.publish(moved.apply_all(registered), [*registered, *elections.changes])
 
     async def _on_log_dirs_changed(self, session: ClusterSession) -> None:
         """Ask the brokers that say so how their replicas are; the answers are news."""

@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_BACKOFF_S = 0.05
 RETRY_BACKOFF_MAX_S = 1.0
+# A broker that comes back has hundreds of partitions that all propose the same.
+LOGGED_MAX = 20
 
 Key = tuple[bytes, int]
 _Proposed = dict[Key, tuple[PartitionRunner, ProposeIsr]]
@@ -66,14 +68,6 @@ class IsrProposals:
 
     def propose(self, runner: PartitionRunner, proposal: ProposeIsr) -> None:
         """Take `proposal` to the controller; `runner` hears what becomes of it."""
-        logger.info(
-            "isr proposed",
-            extra={
-                "partition": runner.topic_partition,
-                "isr": sorted(proposal.isr),
-                "leader_epoch": proposal.leader_epoch,
-            },
-        )
         self._proposed[runner.topic_id.bytes, runner.partition] = runner, proposal
         self._wake.set()
 
@@ -84,6 +78,7 @@ class IsrProposals:
             self._wake.clear()
             proposed, self._proposed = self._proposed, {}
             asked = {key: one for key, one in proposed.items() if _is_current(*one)}
+            _log(asked)
             left_open = await self._ask(asked) if asked else {}
             if not left_open:
                 self._backoff_s = RETRY_BACKOFF_S
@@ -132,6 +127,21 @@ class IsrProposals:
                 )
             )
         return AlterPartitionRequest(self._broker_id, epoch, list(topics.items()))
+
+
+def _log(asked: _Proposed) -> None:
+    if len(asked) > LOGGED_MAX:
+        logger.info("isr proposed", extra={"partitions": len(asked)})
+        return
+    for runner, proposal in asked.values():
+        logger.info(
+            "isr proposed",
+            extra={
+                "partition": runner.topic_partition,
+                "isr": sorted(proposal.isr),
+                "leader_epoch": proposal.leader_epoch,
+            },
+        )
 
 
 def _is_current(runner: PartitionRunner, proposal: ProposeIsr) -> bool:
