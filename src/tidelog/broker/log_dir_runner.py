@@ -281,7 +281,10 @@ class LogDirRunner:
         log_dir = self.log_dir
         await self._idle()
         if log_dir is None or log_dir is not self.log_dir or not self.is_online:
-            return  # I1. They are removed when it can be used again (`doomed`), if nobody restarts.
+            # I1. They are removed when it can be used again (`doomed`); a file that is open would
+            # keep its room on the disk for as long as this process runs.
+            await self.close_unused(logs)
+            return
         try:
             folders = await self.executor.background(_start_delete, log_dir, logs)
         except StorageError as error:

@@ -2,8 +2,8 @@
 
 While a broker is away topics are deleted, made anew under the same name, or moved to other brokers.
 What is left here has nobody who asks for it. It is renamed to `<topic>-<n>.<unique>-stray`, which
-takes it out of the way of whatever comes next. (What is deleted while a disk is away, and the broker
-is not, is removed when the disk is back: `LogDirRunner.doomed`.)
+takes it out of the way of whatever comes next. (What is deleted while a disk is away, and the
+broker is not, is removed when the disk is back: `LogDirRunner.doomed`.)
 
 It is not deleted, now or later, as it is not by Kafka. Nobody here was told to delete it: that it
 is not wanted is concluded from what the coordinator says, and whoever restored an old backup of

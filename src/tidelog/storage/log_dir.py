@@ -233,13 +233,14 @@ class LogDir:
         self._disk.remove_folder(folder)
 
     def close(self, *, clean: bool) -> None:
-        """Release the lock. `clean`: leave the mark that saves the next start its recovery.
+        """Let go of files and lock. `clean`: leave the mark that saves the next start its recovery.
 
         Only after every log was closed clean and the checkpoints were written.
         """
         if clean:
             mark = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":"))
             self._disk.replace_file(self.path / layout.CLEAN_SHUTDOWN, mark.encode())
+        self._files.forget_folder(self.path)
         self._lock.release()
 
 

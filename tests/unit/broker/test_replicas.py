@@ -354,6 +354,23 @@ async def test_a_topic_deleted_while_its_directory_comes_back_is_gone() -> None:
 
 
 @in_virtual_time
+async def test_a_topic_deleted_while_its_directory_is_offline_is_removed_when_it_is_back() -> None:
+    """Its files stayed open, and so on the disk, which may have been full."""
+    async with broker_world() as world:
+        world.create("t", config={"file.delete.delay.ms": "0"})
+        await world.settle()
+        log = world.runner("t").log
+        world.log_dir.on_failure(StorageError("test"))
+        world.delete("t")
+        await world.replicas.settled()
+        assert [segment.file for segment in log.segments] == [None]
+        assert folders(world) == ["t-0"]
+        await world.reopen()
+        assert folders(world) == []
+        assert world.log_dir.doomed == {}
+
+
+@in_virtual_time
 async def test_a_topic_created_while_no_directory_works_comes_with_the_first_one() -> None:
     async with broker_world() as world:
         world.log_dir.on_failure(StorageError("test"))

@@ -4,16 +4,17 @@ import json
 from pathlib import Path
 from random import Random
 from uuid import UUID
+from weakref import WeakSet
 
 import pytest
 
-from tests.unit.storage.log_folder import NOW_MS, append_records, log_config, offsets_of
+from tests.unit.storage.log_folder import NOW_MS, append_records, log_config, offsets_of, read_all
 from tidelog.base.errors import ConfigError, StorageError
 from tidelog.base.ids import BrokerId, Offset, TopicId, TopicPartition
 from tidelog.base.ports import Disk
 from tidelog.storage.faulty_disk import FaultyDisk
 from tidelog.storage.log_dir import LogDir, open_log_dir
-from tidelog.storage.memory_disk import MemoryDisk
+from tidelog.storage.memory_disk import MemoryDisk, MemoryLogFile
 from tidelog.storage.opening import OpenedLog, Replay
 
 PATH = Path("/logs")
@@ -361,3 +362,37 @@ def test_meta_properties_of_version_0_is_read(opener: Opener) -> None:
     )
     log_dir = opener()
     assert len(log_dir.directory_id) == 22
+
+
+class RememberingDisk(MemoryDisk):
+    """Knows which of the files that it opened are in use."""
+
+    def __init__(self) -> None:
+        super().__init__(total_bytes=2**30, now_ms=NOW_MS)
+        self._opened: WeakSet[MemoryLogFile] = WeakSet()
+
+    def open_existing(self, path: Path) -> MemoryLogFile:
+        file = super().open_existing(path)
+        self._opened.add(file)
+        return file
+
+    def open_logs(self) -> list[str]:
+        return [file.path.name for file in self._opened if file.path.suffix == ".log"]
+
+
+def test_dir_that_was_closed_keeps_no_file_open() -> None:
+    """What was removed later kept its room on the disk for as long as the process ran."""
+    disk = RememberingDisk()
+    log_dir = Opener(disk)()
+    log = open_partition(log_dir).log
+    append_records(log, 3)
+    log.roll(producers=(), now_ms=NOW_MS)
+    log.flush(up_to=log.log_end_offset)
+    log_dir.close(clean=False)
+    log_dir = Opener(disk)()
+    log = open_partition(log_dir).log
+    assert read_all(log)
+    assert len(disk.open_logs()) == 2
+    log.close(clean=False, producers=())
+    log_dir.close(clean=False)
+    assert disk.open_logs() == []
