@@ -242,7 +242,6 @@ class _Opening:
         self.scanned_bytes = recovery.scanned_bytes
         self.cut_bytes = recovery.cut_bytes
         scanned = self.segments[recovery.first_scanned :]
-        self._scanned_from = scanned[0].base_offset
         if self._has_seen_markers or any(segment.has_aborted for segment in scanned):
             rebuild_aborted(self.disk, self.segments, recovery.first_scanned)
         self._rebuild_missing_indexes(
@@ -273,6 +272,9 @@ class _Opening:
 
     def _see(self, header: BatchHeader) -> None:
         self._has_seen_markers |= header.is_control
+        if self._scanned_from is None:
+            # Not where a segment begins: its indexes may tell where the recovery point is in it.
+            self._scanned_from = Offset(header.base_offset)
         last_epoch = self._seen_epochs[-1][0] if self._seen_epochs else NO_LEADER_EPOCH
         if header.leader_epoch > last_epoch:
             self._seen_epochs.append((LeaderEpoch(header.leader_epoch), Offset(header.base_offset)))

@@ -176,6 +176,20 @@ class TestLeaderEpochs:
         partition.write(EPOCHS, before_the_cut)
         assert partition.open(clean=False).leader_epochs == ((0, 0), (1, 2), (4, 3))
 
+    def test_those_below_the_recovery_point_are_kept_in_the_same_segment(
+        self, partition: LogFolder
+    ) -> None:
+        """The index says where the recovery point is, and nothing before it is looked at."""
+        partition.config = log_config(index_interval_bytes=1)
+        log = partition.open_log(clean=True)
+        for offset, epoch in ((4, 5), (5, 5), (6, 7), (7, 7)):
+            append_batch(log, batch_at(offset, leader_epoch=epoch))
+        log.close(clean=True, producers=())
+        partition.write(EPOCHS, b"0\n3\n0 0\n3 2\n5 4\n")  # Another than the batches say.
+        opened = partition.open(clean=False, recovery_point=Offset(6))
+        assert opened.scanned_bytes < opened.log.size_bytes
+        assert opened.leader_epochs == ((0, 0), (3, 2), (5, 4), (7, 6))
+
     def test_those_below_what_recovery_sees_are_kept(self, partition: LogFolder) -> None:
         partition.config = log_config(segment_bytes=1)
         log = partition.open_log(clean=True)
