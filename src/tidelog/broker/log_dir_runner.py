@@ -85,6 +85,9 @@ class LogDirRunner:
         self._has_failed = False
         self._written: dict[str, Mapping[TopicPartition, Offset]] = {}
         self._deletions: set[asyncio.TimerHandle] = set()
+        self._log_starts_turn = asyncio.Lock()
+        self._log_starts_asked = 0
+        self._log_starts_written = 0
         self._cutting: dict[TopicPartition, Offset] = {}
 
     @property
@@ -216,7 +219,17 @@ class LogDirRunner:
         await self._write_changed("high watermarks", lambda runner: runner.high_watermark)
 
     async def checkpoint_log_starts(self) -> None:
-        await self._write_changed("log starts", lambda runner: runner.log.log_start_offset)
+        """Also if somebody else writes already: what has moved since may not be in that.
+
+        One write is enough for all who ask while another is under way.
+        """
+        self._log_starts_asked += 1
+        number = self._log_starts_asked
+        async with self._log_starts_turn:  # Ended by the disk.
+            if self._log_starts_written < number:
+                newest = self._log_starts_asked
+                await self._write_changed("log starts", lambda runner: runner.log.log_start_offset)
+                self._log_starts_written = newest
 
     async def _write_changed(self, name: str, value: Callable[[PartitionRunner], Offset]) -> None:
         log_dir = self.log_dir

@@ -188,6 +188,36 @@ async def test_checkpoints_are_written_only_when_something_changed() -> None:
 
 
 @in_virtual_time
+async def test_log_starts_are_written_once_for_all_who_ask_meanwhile() -> None:
+    async with broker_world() as world:
+        world.create("t")
+        world.create("u")
+        await world.settle()
+        for name in ("t", "u"):
+            world.produce(name, plain_batch(3))
+        world.executor.hold(BACKGROUND)
+        world.runner("t").log.advance_log_start(Offset(1))
+        asked = [asyncio.create_task(world.log_dir.checkpoint_log_starts())]
+        await world.settle()
+        world.runner("u").log.advance_log_start(Offset(2))
+        asked += [asyncio.create_task(world.log_dir.checkpoint_log_starts()) for _ in range(50)]
+        await world.settle()
+        assert world.executor.waiting(BACKGROUND) == 1
+        world.executor.step(BACKGROUND)
+        await world.settle()
+        assert [one.done() for one in asked] == [True] + [False] * 50
+        assert world.executor.waiting(BACKGROUND) == 1
+        world.executor.step(BACKGROUND)
+        for _ in asked:  # One after the other finds that it is done.
+            await world.settle()
+        assert all(one.done() for one in asked)
+        assert world.executor.waiting(BACKGROUND) == 0
+        written = world.memory_disk.read_file(world.log_dir.path / "log-start-offset-checkpoint")
+        assert written.decode().split() == ["0", "2", "t", "0", "1", "u", "0", "2"]
+        world.executor.release(BACKGROUND)
+
+
+@in_virtual_time
 async def test_files_of_expired_segments_go_after_the_delay() -> None:
     async with broker_world() as world:
         config = {**ONE_BATCH, "file.delete.delay.ms": "1000", "retention.ms": "1000"}
