@@ -312,7 +312,7 @@ class Foreground:
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-P", "-m", "tidelog", "up", "--port", "0"),
-                *("--data", str(data), "--set", "nonsense.setting=1", *arguments),
+                *("--data", str(data), "--set", "process.roles=broker", *arguments),
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -448,7 +448,7 @@ def test_warnings_of_a_broker_reach_the_terminal_and_routine_does_not(
     foreground.process.send_signal(signal.SIGINT)
     code, output, complaints = foreground.end()
     assert code == 0
-    assert b"nonsense.setting" in complaints
+    assert b"process.roles is a setting of Kafka's" in complaints
     assert b" INFO " not in complaints
     assert READY_LINE not in output
 

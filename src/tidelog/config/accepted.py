@@ -5,7 +5,7 @@ probably misspelt, and the warning says which name it resembles. `REFUSED` are t
 not be overlooked: running without what they ask for would open the broker to everybody.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 
 from tidelog.base.errors import ConfigError
@@ -94,8 +94,22 @@ def require_servable(properties: Mapping[str, str]) -> None:
 
 def warning_about(name: str, known: Collection[str]) -> str:
     """One sentence about a setting that is none of ours."""
-    if name in NAMES or name in REFUSED or name.startswith(FAMILIES):
+    if _is_of_kafka(name):
         return f"{name} is a setting of Kafka's that has no effect here"
+    return f"{name} is not a known setting and has no effect{_hint(name, known)}"
+
+
+def require_known(names: Iterable[str], known: Collection[str]) -> None:
+    """Raise ConfigError for what is neither ours nor Kafka's, where a person has typed it."""
+    for name in names:
+        if name not in known and not _is_of_kafka(name):
+            raise ConfigError(f"{name} is not a known setting{_hint(name, known)}")
+
+
+def _is_of_kafka(name: str) -> bool:
+    return name in NAMES or name in REFUSED or name.startswith(FAMILIES)
+
+
+def _hint(name: str, known: Collection[str]) -> str:
     similar = get_close_matches(name, [*known, *sorted(NAMES)], n=1, cutoff=0.8)
-    hint = f"; did you mean {similar[0]}?" if similar else ""
-    return f"{name} is not a known setting and has no effect{hint}"
+    return f"; did you mean {similar[0]}?" if similar else ""

@@ -12,6 +12,8 @@ from enum import StrEnum
 from typing import Final
 
 from tidelog.base.errors import ConfigError
+from tidelog.config.accepted import require_known
+from tidelog.config.broker import BROKER_SETTINGS
 from tidelog.lab.folder import ClusterFolder
 
 FIRST_BROKER_ID: Final = 1
@@ -107,6 +109,8 @@ def chosen_settings(
                     f"{name} cannot be the same for {broker_count} brokers; "
                     "leave it to 'up', or start one with --brokers 1"
                 )
+    # In a properties file it is a warning, which nobody would see who starts a cluster to use it.
+    require_known(given, BROKER_SETTINGS)
     if profile is None:
         return {**_settings_for_people(broker_count), **given}
     if broker_count < _BROKERS_NEEDED[profile]:

@@ -76,6 +76,24 @@ def test_what_up_gives_to_each_broker_cannot_be_given_to_all(name: str) -> None:
         chosen_settings(1, None, {name: "x"})
 
 
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("mim.insync.replicas", "is not a known setting; did you mean min.insync.replicas?"),
+        ("nonsense", "is not a known setting"),
+    ],
+)
+def test_a_setting_that_nobody_knows_is_refused(name: str, sentence: str) -> None:
+    """It was a line in a log, and records were written to one replica."""
+    with pytest.raises(ConfigError) as refused:
+        chosen_settings(3, None, {name: "2"})
+    assert str(refused.value) == f"{name} {sentence}"
+
+
+def test_a_setting_of_kafkas_that_has_no_effect_is_taken() -> None:
+    assert chosen_settings(3, None, {"process.roles": "broker"})["process.roles"] == "broker"
+
+
 def test_brokers_have_numbers_ports_and_folders_of_their_own_and_one_coordinator() -> None:
     properties = plan(3, "sqlite", {}).properties_of(FOLDER, 2, 9093)
     assert properties == {
