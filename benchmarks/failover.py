@@ -12,8 +12,8 @@ one or a thousand, but for two that keep the producer connected to the others as
                     sent after it; a thousand requests, because this client sends one for each
 
 The dead one is started again, catches up and leads again before the next kill. That it is the
-controller as well is a case of its own; who is, Kafka does not tell clients, so there is none of
-Kafka's. There is nothing to warm: what has to be fast happens once in a process's life.
+controller as well is a case of its own, of tidelog alone: who is, Kafka does not tell clients. There
+is nothing to warm: what has to be fast happens once in a process's life.
 """
 
 import sys
@@ -72,10 +72,10 @@ def measure(bench: Bench) -> None:
     bench.metric(batch)
     bench.metric(beyond)
     back = bench.metric(Metric(f"{ALL_BACK.title}: from the kill", "s"))
-    for turn in bench.turns(ALL_BACK.title, names):
+    for turn in bench.turns(ALL_BACK.title, [name for name in names if name != ZOOKEEPER]):
         turn.record(back, _interrupted(clusters[turn.name], ALL_BACK).whole_s)
     gap = bench.metric(Metric(f"{CONTROLLER.title}: longest gap", "s"))
-    for turn in bench.turns(CONTROLLER.title, [name for name in names if name != KAFKA]):
+    for turn in bench.turns(CONTROLLER.title, [name for name in names if name == TIDELOG]):
         gap_s = _longest_gap(clusters[turn.name], CONTROLLER, kills=KILLS[turn.name])
         turn.record(gap, gap_s)
 

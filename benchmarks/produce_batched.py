@@ -6,65 +6,41 @@ Every round uses a topic of its own, counts afterwards what the broker really ho
 """
 
 import sys
-from dataclasses import dataclass
+from functools import partial
 
-from benchmarks.clients import run_produce, stored_record_count, topic_for_a_while
+from benchmarks.clients import run_produce, topic_for_a_while
 from benchmarks.harness import Bench, Turn, run_script
-from benchmarks.load import ProduceTask
-from benchmarks.process_stats import cpu_seconds
-from benchmarks.results import Metric, Target
+from benchmarks.produce_case import PARTITION_COUNT, ProduceCase
+from benchmarks.results import Target
 from benchmarks.subjects import FLOOR, KAFKA, TIDELOG, Subject
 
 QUESTION = "How many 1 KB records a second does one broker take in batches? (T3)"
-VALUE_SIZE_BYTES = 1_024
-PARTITION_COUNT = 12
 RECORD_COUNT = 400_000
 AT_LEAST_KAFKA = Target(requirement="T3", of=TIDELOG, against=KAFKA, at_least=1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    throughput: Metric
-    broker_cpu: Metric
-    acks: str
-    in_batches: bool
 
 
 def measure(bench: Bench) -> None:
     subjects = bench.start_subjects()
     for acks in ("1", "all"):
         for in_batches in (False, True):
-            call = "produce_batch()" if in_batches else "produce()"
-            name = f"acks={acks}, {call}"
-            case = Case(
-                bench.metric(Metric(name, "records/s", (AT_LEAST_KAFKA,))),
-                bench.metric(Metric(f"{name}, broker's processor time", "us/record")),
-                acks,
-                in_batches,
+            case = ProduceCase.new(
+                bench,
+                record_count=RECORD_COUNT,
+                acks=acks,
+                in_batches=in_batches,
+                targets=(AT_LEAST_KAFKA,),
             )
-            for turn in bench.turns(name, list(subjects)):
-                _one_turn(bench, case, turn, subjects[turn.name])
+            for turn in bench.turns(case.name, list(subjects)):
+                _one_turn(case, turn, subjects[turn.name])
 
 
-def _one_turn(bench: Bench, case: Case, turn: Turn, subject: Subject) -> None:
-    task = ProduceTask(
-        record_count=bench.count(RECORD_COUNT),
-        value_size_bytes=VALUE_SIZE_BYTES,
-        acks=case.acks,
-        in_batches=case.in_batches,
-    )
-    topic = f"batched-{case.acks}-{case.in_batches}-{turn.label}".lower()
+def _one_turn(case: ProduceCase, turn: Turn, subject: Subject) -> None:
     if turn.name == FLOOR:
-        result = run_produce(subject.bootstrap, topic, task)
-    else:
-        with topic_for_a_while(subject.bootstrap, topic, partition_count=PARTITION_COUNT):
-            cpu_before = cpu_seconds(subject.pid)
-            result = run_produce(subject.bootstrap, topic, task)
-            cpu_s = cpu_seconds(subject.pid) - cpu_before
-            stored = stored_record_count(subject.bootstrap, topic, partition_count=PARTITION_COUNT)
-            assert stored == task.record_count, f"{turn.name} holds {stored} records"
-        turn.record(case.broker_cpu, cpu_s / task.record_count * 1e6)
-    turn.record(case.throughput, task.record_count / result.elapsed_s)
+        result = run_produce(subject.bootstrap, case.topic(turn), case.task)
+        turn.record(case.throughput, case.task.record_count / result.elapsed_s)
+        return
+    with_topic = partial(topic_for_a_while, subject.bootstrap, partition_count=PARTITION_COUNT)
+    case.measure(turn, subject.bootstrap, [subject.pid], with_topic)
 
 
 if __name__ == "__main__":
