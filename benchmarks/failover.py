@@ -12,7 +12,7 @@ one or a thousand, but for two that keep the producer connected to the others as
                     sent after it; a thousand requests, because this client sends one for each
 
 The dead one is started again, catches up and leads again before the next kill. That it is the
-controller as well is a case of its own, of tidelog alone: who is, Kafka does not tell clients. There
+controller as well is a case of its own, of tidelog alone: Kafka does not tell clients who is. There
 is nothing to warm: what has to be fast happens once in a process's life.
 """
 
