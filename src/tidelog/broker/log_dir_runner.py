@@ -284,8 +284,9 @@ class LogDirRunner:
         """Remove the files of expired segments when readers have had time to finish."""
         self._later(delay_ms, lambda: self._remove(paths))
 
-    async def delete(self, logs: Sequence[Log], *, delay_ms: int) -> None:
+    async def delete(self, logs: Sequence[Log], *, delay_ms: int) -> bool:
         """Rename the folders of deleted partitions, and remove them after `file.delete.delay.ms`.
+        False if the directory cannot be used.
 
         Returns when the folders have their new names and the checkpoints have forgotten them, so
         that partitions of the same names may be created. Nobody may use `logs` any more; what
@@ -297,14 +298,15 @@ class LogDirRunner:
             # I1. They are removed when it can be used again (`doomed`); a file that is open would
             # keep its room on the disk for as long as this process runs.
             await self.close_unused(logs)
-            return
+            return False
         try:
             folders = await self.executor.background(_start_delete, log_dir, logs)
         except StorageError as error:
             self.on_failure(error)
-            return
+            return False
         self._written.clear()
         self._later(delay_ms, lambda: _finish_delete(log_dir, folders))
+        return True
 
     async def delete_doomed(self, doomed: Mapping[TopicPartition, TopicId]) -> None:
         """Remove at once what was deleted while the directory could not be used: it may be full."""
@@ -317,7 +319,7 @@ class LogDirRunner:
             self.on_failure(error)
             return
         for topic_partition in doomed:
-            del self.doomed[topic_partition]
+            self.doomed.pop(topic_partition, None)
         self._written.clear()
 
     async def set_aside_strays(self, partitions: Sequence[TopicPartition]) -> None:

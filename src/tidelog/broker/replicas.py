@@ -774,11 +774,11 @@ class Replicas:
         vacate: Callable[[], None],
     ) -> None:
         try:
-            await log_dir.delete([runner.log for runner in runners], delay_ms=delay_ms)
-            if not log_dir.is_online:
+            if not await log_dir.delete([runner.log for runner in runners], delay_ms=delay_ms):
                 log_dir.doomed |= {one.topic_partition: one.topic_id for one in runners}
         finally:
             vacate()
+        await self._delete_doomed(log_dir)  # If it has come back meanwhile.
 
 
 def _is_deletion(change: Change) -> bool:

@@ -33,6 +33,7 @@ ACKS_ALL = -1
 LONG_AGO_MS = -(2**62)
 NO_BROKER_EPOCH = -1
 REFUSED_ISR_RETRY_MS = 1_000
+REFUSED_ISR_RETRY_MAX_MS = 32_000
 JOINING_WAIT_MAX_MS = 2_000
 
 
@@ -95,6 +96,10 @@ class PartitionLeader:
     first_unstable_offset: Offset | None = field(default=None, init=False)
     propose_from_ms: int = field(default=LONG_AGO_MS, init=False)
     """Not to ask again at once for what was refused a moment ago."""
+
+    refused_retry_ms: int = field(default=REFUSED_ISR_RETRY_MS, init=False)
+    """For how long not, if it is refused: longer each time, unless a follower has asked since. One
+    whose disk has failed is refused until that works again, in a thousand partitions at once."""
 
     isr_in_flight: frozenset[BrokerId] | None = field(default=None, init=False)
 
@@ -172,6 +177,9 @@ class PartitionLeader:
         progress.broker_epoch = broker_epoch
         progress.on_fetch(fetch_offset, leader_end_offset=self.log_end_offset, now_ms=now_ms)
         progress.log_start_offset = log_start_offset
+        if replica not in self.isr:
+            self.refused_retry_ms = REFUSED_ISR_RETRY_MS
+            self.propose_from_ms = min(self.propose_from_ms, now_ms + REFUSED_ISR_RETRY_MS)
         return self._propose_expansion(replica, now_ms) + self.advance_high_watermark(now_ms=now_ms)
 
     def on_tick(self, *, now_ms: int) -> Effects:
@@ -197,7 +205,7 @@ class PartitionLeader:
         for progress in self.followers.values():
             progress.caught_up_at_ms = min(progress.caught_up_at_ms, now_ms)
             progress.fetched_at_ms = min(progress.fetched_at_ms, now_ms)
-        self.propose_from_ms = min(self.propose_from_ms, now_ms + REFUSED_ISR_RETRY_MS)
+        self.propose_from_ms = min(self.propose_from_ms, now_ms + REFUSED_ISR_RETRY_MAX_MS)
 
     def on_isr_changed(self, isr: frozenset[BrokerId], *, version: int, now_ms: int) -> Effects:
         """The state node holds `isr`, by our proposal or by the controller's hand.
@@ -218,7 +226,8 @@ class PartitionLeader:
         """The proposal was turned down for good: the state node does not and will not hold it."""
         assert self.isr_in_flight is not None
         self.isr_in_flight = None
-        self.propose_from_ms = now_ms + REFUSED_ISR_RETRY_MS
+        self.propose_from_ms = now_ms + self.refused_retry_ms
+        self.refused_retry_ms = min(2 * self.refused_retry_ms, REFUSED_ISR_RETRY_MAX_MS)
         return self.advance_high_watermark(now_ms=now_ms)
 
     def on_replicas_changed(self, replicas: tuple[BrokerId, ...], *, now_ms: int) -> Effects:

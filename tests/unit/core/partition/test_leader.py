@@ -13,6 +13,7 @@ from tidelog.core.partition.leader import (
     ACKS_ALL,
     JOINING_WAIT_MAX_MS,
     NO_BROKER_EPOCH,
+    REFUSED_ISR_RETRY_MAX_MS,
     REFUSED_ISR_RETRY_MS,
     PartitionLeader,
     elected,
@@ -226,8 +227,23 @@ def test_refused_proposal_is_made_again_though_the_clock_was_set_back() -> None:
     leader = out_of_sync()
     fetch(leader, 3, 4, now_ms=HOUR_MS)
     assert leader.on_isr_refused(now_ms=HOUR_MS) == NOTHING
-    assert leader.on_tick(now_ms=0) == NOTHING
+    assert fetch(leader, 3, 4, now_ms=0) == NOTHING
     assert fetch(leader, 3, 4, now_ms=REFUSED_ISR_RETRY_MS) == (propose((1, 2, 3)),)
+
+
+def test_who_is_refused_again_and_again_is_proposed_less_and_less_often() -> None:
+    """A thousand partitions had their say every second, for as long as a disk was broken."""
+    leader = out_of_sync()
+    fetch(leader, 3, 4)
+    refused_at_ms = []
+    for now_ms in range(0, 10 * REFUSED_ISR_RETRY_MAX_MS, REFUSED_ISR_RETRY_MS):
+        if leader.isr_in_flight is not None:
+            leader.on_isr_refused(now_ms=now_ms)
+            refused_at_ms.append(now_ms)
+        leader.on_tick(now_ms=now_ms)
+    assert 10 < len(refused_at_ms) < 20
+    fetch(leader, 3, 4, now_ms=now_ms)
+    assert leader.propose_from_ms <= now_ms + REFUSED_ISR_RETRY_MS
 
 
 def test_what_is_committed_moves_on_without_a_follower_that_left() -> None:
