@@ -12,11 +12,16 @@ the partition's former leader vanishes in the same answer that names the new one
 A controller that does not answer is not named to clients until it does, or another is elected. They
 would wait for it: librdkafka's admin client does not ask again who is controller, and so for ever.
 
+Brokers that are started together come up one after the other, and clients that wait for them ask
+the first one before the others could be elected. Told that nobody leads they come back after a
+second or two; so a broker that has just joined lets them wait for a leader.
+
 Nothing is decided here; whether a broker lives is for the coordinator to say.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from tidelog.base.ids import BrokerId
 from tidelog.core.controller.changes import BrokerGone, BrokerRegistered, Change
@@ -27,6 +32,8 @@ DOUBT_MAX_S = 1.0
 # Longer than it takes to close all connections of a process that has thousands of files.
 MOMENT_S = 0.005
 LISTED_AFTER_DEATH_S = 3.0
+# Brokers that are started together are up within less.
+YOUTH_S = 2.0
 
 
 class Departures:
@@ -41,7 +48,9 @@ class Departures:
         self._silent: set[BrokerId] = set()
         self._departed: dict[BrokerId, tuple[BrokerImage, float]] = {}
         self._certain = asyncio.Event()
+        self._news = asyncio.Event()
         self._is_joining = True
+        self._joined_at = 0.0
 
     @property
     def is_in_doubt(self) -> bool:
@@ -66,10 +75,24 @@ class Departures:
         """Return when the doubts have been settled, or have lasted long enough."""
         await self._certain.wait()  # Ended by the image, or by the timer of the last doubt.
 
+    @property
+    def is_young(self) -> bool:
+        """Whether this broker has joined so lately that others may be about to."""
+        return self._loop.time() < self._joined_at + YOUTH_S
+
+    async def election(self, is_over: Callable[[], bool]) -> None:
+        """Return when `is_over`, or when this broker is not young any more."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._joined_at + YOUTH_S):
+                while self.is_young and not is_over():
+                    self._news.clear()
+                    await self._news.wait()  # Ended by the next image.
+
     def joined(self) -> None:
         """This broker is part of the cluster. What it knew before could mislead its first clients:
         they come as soon as it listens, and might be told of a cluster without brokers."""
         self._is_joining = False
+        self._joined_at = self._loop.time()
         self._settle()
 
     def suspect(self, broker_id: BrokerId) -> None:
@@ -89,6 +112,7 @@ class Departures:
 
     def on_image(self, image: ClusterImage, changes: Sequence[Change]) -> None:
         before, self._image = self._image, image
+        self._news.set()
         for change in changes:
             match change:
                 case BrokerGone(broker_id):

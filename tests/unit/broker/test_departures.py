@@ -8,6 +8,7 @@ from tidelog.broker.departures import (
     DOUBT_MAX_S,
     LISTED_AFTER_DEATH_S,
     MOMENT_S,
+    YOUTH_S,
     Departures,
 )
 from tidelog.core.controller.changes import BrokerGone, BrokerRegistered
@@ -143,3 +144,31 @@ async def test_who_was_lost_does_not_answer_until_it_does_or_is_gone() -> None:
     departures.suspect(TWO)
     watched.tell(BrokerGone(TWO))
     assert departures.answers(TWO)
+
+
+@in_virtual_time
+async def test_a_young_broker_waits_for_an_election() -> None:
+    watched = Watched()
+    loop = asyncio.get_running_loop()
+    loop.call_later(0.1, watched.tell, BrokerRegistered(broker(TWO, 2)))
+    loop.call_later(0.2, watched.tell, BrokerRegistered(broker(TWO, 3)))
+    await watched.departures.election(lambda: watched.image.brokers[TWO].broker_epoch == 3)
+    assert loop.time() == 0.2
+
+
+@in_virtual_time
+async def test_a_broker_is_young_for_a_while_only() -> None:
+    watched = Watched()
+    loop = asyncio.get_running_loop()
+    await watched.departures.election(lambda: False)
+    assert loop.time() == YOUTH_S
+    assert not watched.departures.is_young
+    await watched.departures.election(lambda: False)
+    assert loop.time() == YOUTH_S
+
+
+@in_virtual_time
+async def test_nobody_waits_for_an_election_that_is_over() -> None:
+    watched = Watched()
+    await watched.departures.election(lambda: True)
+    assert asyncio.get_running_loop().time() == 0

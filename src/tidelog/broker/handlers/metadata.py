@@ -2,7 +2,8 @@
 
 A topic that does not exist is created if both the client and `auto.create.topics.enable` allow it
 (P4). The answer then waits for the creation, so that the client can go on at once. While a broker
-seems to have died, it waits a little for the next leaders (`departures.py`).
+seems to have died, or others have yet to come up, it waits a little for the next leaders
+(`departures.py`).
 
 What asks for, or tells of, thousands of partitions is read and written aside (`large_requests.py`).
 """
@@ -70,7 +71,11 @@ class MetadataHandler:
             request = decode_metadata(frame, header.body_position, header.api_version)
             missing = self._to_create(request)
             is_small = self._count(request) < LARGE_COUNT
-            is_certain = not (self.departures.is_in_doubt or self._asks_for_leaders(request))
+            is_certain = not (
+                self.departures.is_in_doubt
+                or self._asks_for_leaders(request)
+                or (self.departures.is_young and not self._are_led(request))
+            )
             if not missing and is_small and is_certain:
                 return self._encode(connection, request, header, {})
             work = self._create_then_answer(connection, pending, request, header, missing)
@@ -90,6 +95,16 @@ class MetadataHandler:
     def _asks_for_leaders(self, request: MetadataRequest) -> bool:
         """Perhaps because one of them has died."""
         return bool(request.topics) and self.departures.are_possible
+
+    def _are_led(self, request: MetadataRequest) -> bool:
+        """Whether somebody leads all that is asked for by name and is there."""
+        topics = self.partitions.image.topics
+        return all(
+            state.leader != NO_BROKER
+            for name, _id in request.topics or ()
+            if name is not None and name in topics
+            for state in topics[name].partitions
+        )
 
     def _to_create(self, request: MetadataRequest) -> list[str]:
         if not (self.auto_create_topics and request.allow_auto_topic_creation and request.topics):
@@ -128,6 +143,7 @@ class MetadataHandler:
         if request.topics:
             await self.departures.moment()
         await self.departures.certainty()
+        await self.departures.election(partial(self._are_led, request))
         answer = await self.large.aside.run(
             partial(self._encode, connection, request, header, refused),
             count=max(self._count(request), len(request.topics or ())),
