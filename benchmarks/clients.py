@@ -23,10 +23,12 @@ from benchmarks.load import (
 )
 from benchmarks.subjects import Cluster
 from tests.support.clients import create_topic
+from tests.support.server_process import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
 CLIENT_TIMEOUT_S = 60.0
 LOAD_TIMEOUT_S = 300.0
+REMOVAL_TIMEOUT_S = 300.0
 
 
 class LoadFailed(Exception):
@@ -115,6 +117,15 @@ def in_turn(partition_count: int) -> list[list[int]]:
 def drop_topic(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.delete_topics([topic])[topic].result(CLIENT_TIMEOUT_S)
+
+
+def wait_until_removed(data_folder: Path, topic: str) -> None:
+    """Or what comes next would wait for the folders of this one to go, or for room on the disk."""
+    wait_until(
+        lambda: not any(data_folder.glob(f"{topic}-*")),
+        within_s=REMOVAL_TIMEOUT_S,
+        what=f"no folder of {topic} is left",
+    )
 
 
 def stored_record_count(bootstrap: str, topic: str, *, partition_count: int) -> int:

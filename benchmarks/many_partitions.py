@@ -12,11 +12,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from benchmarks.clients import CLIENT_TIMEOUT_S, drop_topic, in_turn
+from benchmarks.clients import CLIENT_TIMEOUT_S, drop_topic, in_turn, wait_until_removed
 from benchmarks.harness import Bench, run_script
 from benchmarks.results import Metric, Target
 from benchmarks.subjects import KAFKA, TIDELOG, Broker, new_broker, running_cluster
@@ -26,7 +25,6 @@ from tests.support.server_process import wait_until
 QUESTION = "How long do opening and creating many partitions take? (T8)"
 OPENED_PARTITIONS = 2_000
 CREATED_PARTITIONS = 1_000
-REMOVAL_TIMEOUT_S = 300.0
 TOPIC = "many"
 A_MILLISECOND = Target(requirement="T8", of=TIDELOG, against=None, at_most=1.0)
 THREE_TIMES_KAFKA = Target(requirement="T8", of=TIDELOG, against=KAFKA, at_most=3.0)
@@ -83,7 +81,7 @@ def _creating(bench: Bench, names: Sequence[str]) -> None:
             turn.record(led, led_s)
             turn.record(serving, serving_s)
             drop_topic(broker.bootstrap, topic)
-            _wait_until_removed(broker.data_folder, topic)
+            wait_until_removed(broker.data_folder, topic)
 
 
 def _creating_replicated(bench: Bench, names: Sequence[str]) -> None:
@@ -107,7 +105,7 @@ def _creating_replicated(bench: Bench, names: Sequence[str]) -> None:
             turn.record(serving, serving_s)
             drop_topic(cluster.bootstrap, topic)
             for broker in cluster.brokers.values():
-                _wait_until_removed(broker.data_folder, topic)
+                wait_until_removed(broker.data_folder, topic)
 
 
 def _restart_seconds(broker: Broker) -> float:
@@ -137,15 +135,6 @@ def _creation_seconds(
     serving_s = time.perf_counter() - started
     consumer.close()
     return led_s, serving_s
-
-
-def _wait_until_removed(data_folder: Path, topic: str) -> None:
-    """Or the next topic would wait for the folders of this one to go."""
-    wait_until(
-        lambda: not any(data_folder.glob(f"{topic}-*")),
-        within_s=REMOVAL_TIMEOUT_S,
-        what=f"no folder of {topic} is left",
-    )
 
 
 def _is_whole(consumer: Consumer, topic: str) -> bool:
