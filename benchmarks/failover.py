@@ -9,7 +9,8 @@ one or a thousand, but for two that keep the producer connected to the others as
                     producer rests for 0.1 s before it sends it again, is chance; so it is the
                     longest of three kills, but for those where a session has to end first
     all back        from the kill until each of a thousand partitions has taken a record that was
-                    sent after it; a thousand requests, because this client sends one for each
+                    sent after it; a thousand requests, because this client sends one for each.
+                    T6's "twice the time of one partition" is asked of the gap, not of this
 
 The dead one is started again, catches up and leads again before the next kill. That it is the
 controller as well is a case of its own, of tidelog alone: Kafka does not tell clients who is. There
