@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -49,7 +50,7 @@ WORKERS = ["-n", "2", "--dist", "loadfile", "--maxprocesses", "2"]
 SPREAD = {"simulation"}
 SPREAD_WORKERS = ["-n", "2", "--dist", "worksteal", "--maxprocesses", "2"]
 
-# A suite that takes longer hangs. All of them together have ten minutes on two cores.
+# A suite that takes longer hangs. All of them together have fifteen minutes on two cores.
 SUITE_TIMEOUT_S = 900
 STOP_GRACE_S = 10
 POLL_INTERVAL_S = 0.2
@@ -70,6 +71,7 @@ class Suite:
     skip_reasons: Counter[str] = field(default_factory=Counter)
     took_s: float = 0.0
     problem: str | None = None
+    _begun: str = ""
 
     @property
     def done(self) -> int:
@@ -79,8 +81,16 @@ class Suite:
     def has_failed(self) -> bool:
         return self.problem is not None or self.outcomes["failed"] > 0
 
-    def learn(self, line: str) -> None:
-        fact = json.loads(line)
+    def learn(self, text: str) -> None:
+        """Take in what was read next of the suite's progress.
+
+        It may end within a line: the kernel shows a write that crosses a page half done.
+        """
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            self._learn_fact(json.loads(line))
+
+    def _learn_fact(self, fact: dict[str, Any]) -> None:
         self.collected = fact.get("collected", self.collected)
         if "outcome" in fact:
             self.outcomes[fact["outcome"]] += 1
@@ -169,7 +179,7 @@ def _follow(
         try:
             while True:
                 exit_code = process.poll()
-                _learn_all(suite, facts.readlines())
+                suite.learn(facts.read())
                 if exit_code is not None:
                     return exit_code
                 suite.took_s = time.monotonic() - started_s
@@ -183,11 +193,6 @@ def _follow(
         except BaseException:
             _stop(process)
             raise
-
-
-def _learn_all(suite: Suite, lines: list[str]) -> None:
-    for line in lines:
-        suite.learn(line)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> int:
