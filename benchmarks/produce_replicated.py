@@ -15,7 +15,7 @@ from benchmarks.results import Target
 from benchmarks.subjects import KAFKA, TIDELOG
 
 QUESTION = "How many 1 KB records a second do three brokers take, with three replicas? (T3)"
-RECORD_COUNT = 150_000
+RECORD_COUNT = 400_000
 THREE_TIMES_KAFKA = Target(requirement="T3", of=TIDELOG, against=KAFKA, at_least=3.0)
 
 

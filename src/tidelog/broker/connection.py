@@ -32,6 +32,7 @@ import struct
 from collections import deque
 from typing import Final, Protocol, cast
 
+from tidelog.base.buffers import new_buffer
 from tidelog.base.errors import WireError
 from tidelog.broker.answers import Buffers, PendingAnswer
 from tidelog.broker.memory import MemoryBound
@@ -399,7 +400,7 @@ class Connection(asyncio.BufferedProtocol):
                 room = frame_bytes
             else:
                 room = min(frame_bytes, max(room, 2 * needed))
-        self._take_own(bytearray(max(room, needed)), rest)
+        self._take_own(new_buffer(max(room, needed)), rest)
 
     def _grow_own(self, frame_bytes: int) -> None:
         assert self._own is not None
@@ -411,7 +412,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         smaller = memoryview(self._own)[: self._filled_bytes]
         self._drop_own()
-        self._take_own(bytearray(min(frame_bytes, 2 * len(smaller))), smaller)
+        self._take_own(new_buffer(min(frame_bytes, 2 * len(smaller))), smaller)
 
     def _take_own(self, own: bytearray, content: memoryview) -> None:
         own[: len(content)] = content

@@ -18,6 +18,7 @@ from collections import deque
 from functools import partial
 from typing import Final, NamedTuple, cast
 
+from tidelog.base.buffers import new_buffer
 from tidelog.base.errors import TidelogError
 from tidelog.base.ports import BytesLike
 from tidelog.broker.network import Network
@@ -209,7 +210,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
         if rest_bytes >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(small, start)
             if _LENGTH.size + length > len(small) - start:
-                large = bytearray(_LENGTH.size + length)
+                large = new_buffer(_LENGTH.size + length)
                 large[:rest_bytes] = small[start:end]
                 self._large = large
                 self._filled_bytes = rest_bytes

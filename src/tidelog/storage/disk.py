@@ -22,6 +22,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tidelog.base.buffers import new_buffer
 from tidelog.base.errors import DiskFull, FlushFailed, StorageError
 from tidelog.base.ports import BytesLike
 
@@ -98,7 +99,7 @@ class RealLogFile:
     def read_cached(self, position: int, size_bytes: int) -> bytes | bytearray | None:
         if not self._nowait:
             return self.read(position, size_bytes)
-        buffer = bytearray(size_bytes)
+        buffer = new_buffer(size_bytes)
         try:
             read_bytes = os.preadv(self._descriptor, (buffer,), position, self._nowait)
             if read_bytes == size_bytes:
