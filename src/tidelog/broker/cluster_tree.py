@@ -286,21 +286,50 @@ class ClusterTree:
     ) -> _Topics:
         listed = await self._coordinator.children(nodes.TOPICS)
         names = [name for name in listed if name not in without]
-        values = await self._coordinator.get_many([nodes.topic_path(name) for name in names])
-        assignments = {
+        found = _Topics()
+        while names:
+            names = await self._read_topics(names, brokers, found)
+        return found
+
+    async def _read_topics(
+        self, names: Sequence[str], brokers: dict[BrokerId, BrokerImage], found: _Topics
+    ) -> list[str]:
+        """Read these into `found`. Returns those that have to be read again.
+
+        Who moves replicas writes a topic's node and the states of its partitions at once, but they
+        are read one after the other. If the node is still the same afterwards, the states fit it.
+        """
+        paths = [nodes.topic_path(name) for name in names]
+        before = dict(zip(names, await self._coordinator.get_many(paths), strict=True))
+        read = {
             name: nodes.decode_topic(name, node.value)
-            for name, node in zip(names, values, strict=True)
+            for name, node in before.items()
             if node is not None
         }
-        states = iter(await self._coordinator.get_many(list(_state_paths(assignments))))
-        found = _Topics()
-        for name, assignment in assignments.items():
+        states = dict(
+            zip(
+                _state_paths(read),
+                await self._coordinator.get_many(list(_state_paths(read))),
+                strict=True,
+            )
+        )
+        after = dict(zip(names, await self._coordinator.get_many(paths), strict=True))
+        altered = [name for name in names if _is_altered(before[name], after[name])]
+        for name in altered:
+            read.pop(name, None)
+        for name, assignment in read.items():
             partitions = tuple(
-                _partition(TopicPartition(name, number), assignment, next(states), brokers, found)
+                _partition(
+                    TopicPartition(name, number),
+                    assignment,
+                    states[nodes.state_path(name, number)],
+                    brokers,
+                    found,
+                )
                 for number in range(len(assignment.replicas))
             )
             found.topics[name] = TopicImage(name, assignment.topic_id, partitions)
-        return found
+        return altered
 
     async def _broker_configs(self) -> dict[BrokerId | None, Settings]:
         found = await self._configs(nodes.BROKER_CONFIGS, None)
@@ -492,6 +521,12 @@ def _broker_id(name: str) -> BrokerId:
     if not name.isdecimal() or len(name) > 10:
         raise StorageError(f"the coordinator's tree holds '{name}' where a broker id should be")
     return BrokerId(int(name))
+
+
+def _is_altered(before: Node | None, after: Node | None) -> bool:
+    if before is None or after is None:
+        return before is not after
+    return before.modification_id != after.modification_id
 
 
 def _state_paths(assignments: dict[str, TopicAssignment]) -> Iterator[str]:
