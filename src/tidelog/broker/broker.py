@@ -55,7 +55,7 @@ from tidelog.broker.memory import MemoryBound
 from tidelog.broker.network import Network
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.peers import Address, Peer, PeerUnreachable
-from tidelog.broker.replica_fetcher import ReplicaFetchers
+from tidelog.broker.replica_fetchers import ReplicaFetchers
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.replication_throttle import ReplicationThrottles
 from tidelog.broker.request_tasks import RequestTasks

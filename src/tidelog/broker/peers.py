@@ -1,7 +1,7 @@
 """The connection one broker has to another: requests out, their answers back, in order.
 
     request(frame) ──▶ connect if need be ──▶ write ──▶ ... ──▶ answer ──▶ the caller's future
-                              │                          │
+                              │                          │               or callback
                               └── refused, lost, silent for too long: PeerUnreachable for all
 
 A peer answers in the order of the requests, so answers are matched by position and checked by
@@ -15,6 +15,7 @@ so that a fetch that is parked over there holds up nobody else. Nothing here ret
 import asyncio
 import struct
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, cast
 
@@ -37,6 +38,31 @@ class PeerUnreachable(TidelogError):
 class Address(NamedTuple):
     host: str
     port: int
+
+
+Settle = Callable[[memoryview | PeerUnreachable], None]
+
+
+class Unanswered:
+    """A request that was sent, and who is to be called with what comes of it."""
+
+    __slots__ = ("_settle", "_timer", "correlation_id")
+
+    def __init__(self, correlation_id: bytes, settle: Settle, timer: asyncio.TimerHandle) -> None:
+        self.correlation_id = correlation_id
+        self._settle: Settle | None = settle
+        self._timer = timer
+
+    def settle(self, result: memoryview | PeerUnreachable) -> None:
+        settle = self._settle
+        self.forget()
+        if settle is not None:
+            settle(result)
+
+    def forget(self) -> None:
+        """Whoever asked does not care any more. The answer is still expected, and dropped."""
+        self._settle = None
+        self._timer.cancel()
 
 
 class Peer:
@@ -72,23 +98,37 @@ class Peer:
 
     def send(self, frame: BytesLike) -> "asyncio.Future[memoryview]":
         """The same on a connection that is there; without one it has failed already."""
-        connection = self._connection
         answer: asyncio.Future[memoryview] = self._loop.create_future()
-        if connection is None or connection.is_lost:
-            answer.set_exception(PeerUnreachable(f"no connection to {_name(self.address)}"))
-            return answer
+        try:
+            unanswered = self.ask(frame, partial(_set, answer))
+        except PeerUnreachable as error:
+            answer.set_exception(error)
+        else:
+            answer.add_done_callback(partial(_on_answered, unanswered))
+        return answer
+
+    def ask(self, frame: BytesLike, settle: Settle) -> Unanswered:
+        """The same, but `settle` is called where the answer arrives, not a turn of the loop later.
+
+        It must not raise. Raises PeerUnreachable without a connection.
+        """
+        connection = self._require_connection()
         reason = f"no answer from {_name(self.address)} for {self._timeout_s:g} s"
         timer = self._loop.call_later(self._timeout_s, connection.fail, reason)
-        answer.add_done_callback(partial(_on_answered, timer))
-        connection.send(frame, answer)
-        return answer
+        correlation_id = bytes(frame[_CORRELATION_ID_AT : _CORRELATION_ID_AT + 4])
+        unanswered = Unanswered(correlation_id, settle, timer)
+        connection.send(frame, unanswered)
+        return unanswered
 
     def send_only(self, frame: BytesLike) -> None:
         """Send what is not answered. Raises PeerUnreachable without a connection."""
+        self._require_connection().send_only(frame)
+
+    def _require_connection(self) -> "_PeerConnection":
         connection = self._connection
         if connection is None or connection.is_lost:
             raise PeerUnreachable(f"no connection to {_name(self.address)}")
-        connection.send_only(frame)
+        return connection
 
     def close(self) -> None:
         """Break off; whoever waits is told that the peer cannot be reached."""
@@ -137,13 +177,12 @@ class _PeerConnection(asyncio.BufferedProtocol):
         self._small = bytearray(_FIRST_BUFFER_BYTES)
         self._large: bytearray | None = None
         self._filled_bytes = 0
-        self._waiting: deque[tuple[bytes, asyncio.Future[memoryview]]] = deque()
+        self._waiting: deque[Unanswered] = deque()
         self.is_lost = False
 
-    def send(self, frame: BytesLike, answer: "asyncio.Future[memoryview]") -> None:
+    def send(self, frame: BytesLike, unanswered: Unanswered) -> None:
         assert self._transport is not None
-        correlation_id = bytes(frame[_CORRELATION_ID_AT : _CORRELATION_ID_AT + 4])
-        self._waiting.append((correlation_id, answer))
+        self._waiting.append(unanswered)
         self._transport.write(frame)
 
     def send_only(self, frame: BytesLike) -> None:
@@ -158,9 +197,8 @@ class _PeerConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
         waiting, self._waiting = self._waiting, deque()
-        for _, answer in waiting:
-            if not answer.done():
-                answer.set_exception(PeerUnreachable(reason))
+        for unanswered in waiting:
+            unanswered.settle(PeerUnreachable(reason))
 
     # -- asyncio's callbacks ---------------------------------------------------------------------
 
@@ -220,16 +258,23 @@ class _PeerConnection(asyncio.BufferedProtocol):
         self._filled_bytes = rest_bytes
 
     def _deliver(self, answer: memoryview) -> None:
-        if not self._waiting or self._waiting[0][0] != answer[:CORRELATION_ID_BYTES]:
+        if not self._waiting or self._waiting[0].correlation_id != answer[:CORRELATION_ID_BYTES]:
             self.fail(f"{_name(self._address)} answered what nobody asked")
             return
-        _, future = self._waiting.popleft()
-        if not future.done():  # Done already: whoever asked has given up.
-            future.set_result(answer)
+        self._waiting.popleft().settle(answer)
 
 
-def _on_answered(timer: asyncio.TimerHandle, answer: "asyncio.Future[memoryview]") -> None:
-    timer.cancel()
+def _set(answer: "asyncio.Future[memoryview]", result: memoryview | PeerUnreachable) -> None:
+    if answer.done():  # Whoever asked has given up.
+        return
+    if isinstance(result, PeerUnreachable):
+        answer.set_exception(result)
+    else:
+        answer.set_result(result)
+
+
+def _on_answered(unanswered: Unanswered, answer: "asyncio.Future[memoryview]") -> None:
+    unanswered.forget()
     if not answer.cancelled():
         # Looked at here, because whoever asked may be gone: asyncio would call it unheard of.
         answer.exception()

@@ -17,10 +17,15 @@ works on (until it is ready), and for `replica.fetch.backoff.ms` one that got an
 and is throttled (KIP-73) while as much is fetched as may be. A connection that fails costs a rest
 of the same length, and the next request opens a new session.
 
+A fetcher is a lane: there is one for partitions with little to fetch at a time and one for those
+with much (`replica_fetchers.py`). It says when a partition is in the wrong one.
+
 Invariants:
 
     I1  `_told` is what the leader's session knows of each partition. It is empty if there is none.
-    I2  Only the task of `run` sends requests; at most OUTSTANDING_MAX are unanswered.
+    I2  At most OUTSTANDING_MAX requests are unanswered. Where an answer arrives it is taken in and
+        the next request is sent, before the loop's next turn: under load a turn is milliseconds,
+        and producers wait. The task of `run` does the rest: it connects, and deals with failures.
     I3  An answer counts for a partition only if it was asked for after the partition's position
         last changed: under another leader epoch the same offsets can hold other records.
 """
@@ -29,12 +34,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from enum import Enum
 from typing import NamedTuple
 
 from tidelog.base.errors import ErrorCode, WireError
-from tidelog.base.ids import BrokerId, TopicPartition
+from tidelog.base.ids import BrokerId
 from tidelog.broker.follower_runner import FollowerRunner, Position, Verdict
-from tidelog.broker.peers import Peer, PeerUnreachable
+from tidelog.broker.peers import Peer, PeerUnreachable, Unanswered
 from tidelog.broker.replication_throttle import ReplicationThrottle
 from tidelog.config.replication import ReplicationConfig
 from tidelog.core.sessions import next_epoch
@@ -55,9 +61,19 @@ FETCH_VERSION = 17
 OPENING_EPOCH = 0
 OUTSTANDING_MAX = 2
 FIRST_REST_MS = 5
+LULLS = 8
+"""Answers in a row with little before a partition leaves the bulk lane again."""
 
 Key = tuple[bytes, int]
 """Topic id and partition, as they stand in an answer."""
+
+
+class Lane(Enum):
+    """Which partitions a fetcher fetches for."""
+
+    QUICK = "quick"
+    """Those with little to fetch at a time: nobody waits behind megabytes."""
+    BULK = "bulk"
 
 
 class _Told(NamedTuple):
@@ -81,11 +97,17 @@ class ReplicaFetcher:
         config: ReplicationConfig,
         throttle: ReplicationThrottle,
         loop: asyncio.AbstractEventLoop,
+        lane: Lane,
         on_lost: Callable[[BrokerId], None],
         on_found: Callable[[BrokerId], None],
+        on_misplaced: Callable[[FollowerRunner], None],
     ) -> None:
         """`throttle` is of what this broker fetches as follower; `on_lost` is told when the leader
-        stops answering, `on_found` when it answers again."""
+        stops answering, `on_found` when it answers again, `on_misplaced` when a partition belongs
+        in the other lane."""
+        self._lane = lane
+        self._on_misplaced = on_misplaced
+        self._lulls: dict[Key, int] = {}
         self._on_lost = on_lost
         self._on_found = on_found
         self._throttle = throttle
@@ -104,7 +126,10 @@ class ReplicaFetcher:
         self._session_id = NO_SESSION_ID
         self._session_epoch = OPENING_EPOCH
         self._hopes_for_session = True
-        self._outstanding: deque[asyncio.Future[memoryview]] = deque()
+        self._outstanding: deque[Unanswered] = deque()
+        self._is_answered_now = False
+        self._failure: Exception | None = None
+        self._is_stopped = False
         self._sent_count = 0
         self._answered_count = 0
         self._wake = asyncio.Event()
@@ -129,6 +154,7 @@ class ReplicaFetcher:
         key = _key(follower)
         if self._followers.get(key) is follower:
             del self._followers[key]
+            self._lulls.pop(key, None)
             self._forget_rest(key)
             self._note_changed(key)
 
@@ -145,7 +171,8 @@ class ReplicaFetcher:
 
     def _note_changed(self, key: Key) -> None:
         self._changed[key] = None
-        self._wake.set()
+        if not self._is_answered_now:
+            self._wake.set()
 
     def _rest(self, key: Key, rest_s: float) -> None:
         """Leave it out for a while."""
@@ -182,34 +209,71 @@ class ReplicaFetcher:
         """Fetch until cancelled."""
         try:
             while True:
-                await self._wake.wait()  # Ended by an answer, or by something to ask for.
+                await self._wake.wait()  # Ended by something to ask for, or a failure.
                 self._wake.clear()
                 try:
-                    await self._go_on()
+                    self._raise_failure()
+                    if self._may_send():
+                        await self._connect_and_send()
                 except (PeerUnreachable, WireError) as error:
                     await self._on_failure(error)
         finally:
-            self._peer.close()
-            for timer in self._resting.values():
-                timer.cancel()
+            self.stop()
 
-    async def _go_on(self) -> None:
-        while self._outstanding and self._outstanding[0].done():
-            answer = self._outstanding.popleft().result()
-            if self._is_unreachable:
-                self._is_unreachable = False
-                self._next_rest_s = FIRST_REST_MS / 1_000
-                self._on_found(self._leader)
-            _, position = decode_response_header(answer, ApiKey.FETCH, FETCH_VERSION)
-            self._on_response(decode_fetch_response(answer, position, FETCH_VERSION))
-        if self._outstanding and not self._changed:
+    def stop(self) -> None:
+        """Take in no more answers."""
+        self._is_stopped = True
+        self._peer.close()
+        for timer in self._resting.values():
+            timer.cancel()
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _on_settled(self, result: memoryview | PeerUnreachable) -> None:
+        """Called where an answer arrives, or when there will be none. I2"""
+        if self._is_stopped or self._failure is not None:
             return
-        if not self._outstanding or (
-            self._session_id != NO_SESSION_ID and len(self._outstanding) < OUTSTANDING_MAX
-        ):
-            await self._send()
+        self._is_answered_now = True
+        try:
+            self._take_in(result)
+            if self._may_send():
+                self._send_if_any()
+        except Exception as error:  # noqa: BLE001 - the task raises it, and knows which may pass
+            self._failure = error
+            self._wake.set()
+        finally:
+            self._is_answered_now = False
 
-    async def _send(self) -> None:
+    def _take_in(self, result: memoryview | PeerUnreachable) -> None:
+        self._outstanding.popleft()
+        if isinstance(result, PeerUnreachable):
+            raise result
+        if self._is_unreachable:
+            self._is_unreachable = False
+            self._next_rest_s = FIRST_REST_MS / 1_000
+            self._on_found(self._leader)
+        _, position = decode_response_header(result, ApiKey.FETCH, FETCH_VERSION)
+        self._on_response(decode_fetch_response(result, position, FETCH_VERSION))
+
+    def _may_send(self) -> bool:
+        if not self._outstanding:
+            return True
+        return (
+            bool(self._changed)
+            and self._session_id != NO_SESSION_ID
+            and len(self._outstanding) < OUTSTANDING_MAX
+        )
+
+    async def _connect_and_send(self) -> None:
+        if self._followers:
+            await self._peer.connect()
+        self._send_if_any()
+
+    def _send_if_any(self) -> None:
+        """Ask for what has changed, or again for what has not."""
         request = self._request()
         if not self._told and not (self._outstanding and request.forgotten):
             # Nothing can be fetched now. Whoever can again says so; the session has ended by then,
@@ -217,15 +281,12 @@ class ReplicaFetcher:
             if not self._outstanding:
                 self._session_id, self._session_epoch = NO_SESSION_ID, OPENING_EPOCH
             return
-        await self._peer.connect()
         frame = encode_fetch_request(
             FETCH_VERSION, self._peer.next_correlation_id(), self._client_id, request
         )
         self._sent_count += 1
         self._session_epoch = next_epoch(self._session_epoch)
-        answer = self._peer.send(frame)
-        answer.add_done_callback(lambda _: self._wake.set())
-        self._outstanding.append(answer)
+        self._outstanding.append(self._peer.ask(frame, self._on_settled))
 
     async def _on_failure(self, error: Exception) -> None:
         if not self._is_unreachable:  # Once is enough; it is tried every second.
@@ -239,8 +300,8 @@ class ReplicaFetcher:
 
     def _end_session(self) -> None:
         """Begin anew: whatever is still on its way is not for the next session."""
-        for answer in self._outstanding:
-            answer.cancel()
+        for unanswered in self._outstanding:
+            unanswered.forget()
         self._outstanding.clear()
         self._answered_count = self._sent_count
         self._session_id, self._session_epoch = NO_SESSION_ID, OPENING_EPOCH
@@ -301,7 +362,10 @@ class ReplicaFetcher:
             replica_epoch=self._broker_epoch(),
             max_wait_ms=0 if is_opening else self._config.replica_fetch_wait_max_ms,
             min_bytes=self._config.replica_fetch_min_bytes,
-            max_bytes=self._config.replica_fetch_response_max_bytes,
+            max_bytes=min(
+                self._config.replica_fetch_response_max_bytes,
+                self._config.tidelog_replica_fetch_answer_bytes,
+            ),
             isolation_level=0,
             session_id=self._session_id,
             session_epoch=self._session_epoch,
@@ -346,6 +410,19 @@ class ReplicaFetcher:
         else:
             self._refused.pop(key, None)
             self._note_changed(key)
+            if self._is_misplaced(key, len(result.records)):
+                self._on_misplaced(asked.follower)
+
+    def _is_misplaced(self, key: Key, size_bytes: int) -> bool:
+        """One large answer is enough to leave the quick lane; a few small ones bring it back."""
+        is_bulk = size_bytes >= self._config.tidelog_replica_bulk_bytes
+        if self._lane is Lane.QUICK:
+            return is_bulk
+        if is_bulk:
+            self._lulls.pop(key, None)
+            return False
+        self._lulls[key] = self._lulls.get(key, 0) + 1
+        return self._lulls[key] >= LULLS
 
     def _log_refusal(self, follower: FollowerRunner, result: FetchPartitionResult) -> None:
         logger.debug(
@@ -358,123 +435,5 @@ class ReplicaFetcher:
         )
 
 
-class ReplicaFetchers:
-    """The fetchers of a broker: `num.replica.fetchers` for each leader that is followed."""
-
-    def __init__(
-        self,
-        *,
-        connect: Callable[[BrokerId], Peer | None],
-        broker_id: BrokerId,
-        broker_epoch: Callable[[], int],
-        config: ReplicationConfig,
-        throttle: ReplicationThrottle,
-        loop: asyncio.AbstractEventLoop,
-        tasks: asyncio.TaskGroup,
-        on_lost: Callable[[BrokerId], None],
-        on_found: Callable[[BrokerId], None],
-    ) -> None:
-        """`connect` knows where a broker listens; None if it does not. `on_lost` is told when a
-        leader stops answering, `on_found` when it answers again."""
-        self._on_lost = on_lost
-        self._on_found = on_found
-        self._connect = connect
-        self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
-        self._config = config
-        self._throttle = throttle
-        self._loop = loop
-        self._tasks = tasks
-        self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
-        self._running: dict[ReplicaFetcher, asyncio.Task[None]] = {}
-        self._used_by: dict[FollowerRunner, ReplicaFetcher] = {}
-        self._unplaced: dict[FollowerRunner, None] = {}
-        """Those whose leader nobody knows the address of."""
-
-    def follow(self, follower: FollowerRunner) -> None:
-        """Fetch for `follower` from the leader that its machine names."""
-        leader = follower.machine.leader
-        number = _share(follower.topic_partition) % self._config.num_replica_fetchers
-        fetcher = self._fetchers.get((leader, number))
-        used = self._used_by.get(follower)
-        if used is None or used is not fetcher:
-            self.unfollow(follower)
-        if fetcher is None:
-            fetcher = self._start(leader, number)
-            if fetcher is None:
-                self._unplaced[follower] = None
-                return
-        if used is fetcher:
-            fetcher.on_leader_epoch(follower)
-            return
-        self._used_by[follower] = fetcher
-        fetcher.add(follower)
-
-    def unfollow(self, follower: FollowerRunner) -> None:
-        self._unplaced.pop(follower, None)
-        fetcher = self._used_by.pop(follower, None)
-        if fetcher is not None:
-            fetcher.remove(follower)
-            self._end_if_idle(fetcher)
-
-    def on_address_changed(self, leader: BrokerId) -> None:
-        """A broker is there, listens elsewhere, or is gone: who follows it begins anew."""
-        followers = [one for one in self._unplaced if one.machine.leader == leader]
-        for (followed, number), fetcher in list(self._fetchers.items()):
-            if followed == leader:
-                placed = [one for one, used in self._used_by.items() if used is fetcher]
-                for follower in placed:
-                    del self._used_by[follower]
-                del self._fetchers[followed, number]
-                self._running.pop(fetcher).cancel()
-                followers += placed
-        for follower in followers:
-            if not follower.is_stopped:
-                self.follow(follower)
-
-    def stop(self) -> list["asyncio.Task[None]"]:
-        """End all; whoever waits for the tasks knows when nothing is appended any more."""
-        running = list(self._running.values())
-        for task in running:
-            task.cancel()
-        self._fetchers.clear()
-        self._running.clear()
-        self._used_by.clear()
-        self._unplaced.clear()
-        return running
-
-    def _start(self, leader: BrokerId, number: int) -> ReplicaFetcher | None:
-        peer = self._connect(leader)
-        if peer is None:
-            return None
-        fetcher = ReplicaFetcher(
-            peer=peer,
-            leader=leader,
-            broker_id=self._broker_id,
-            broker_epoch=self._broker_epoch,
-            config=self._config,
-            throttle=self._throttle,
-            loop=self._loop,
-            on_lost=self._on_lost,
-            on_found=self._on_found,
-        )
-        self._fetchers[leader, number] = fetcher
-        self._running[fetcher] = self._tasks.create_task(fetcher.run())
-        return fetcher
-
-    def _end_if_idle(self, fetcher: ReplicaFetcher) -> None:
-        if len(fetcher):
-            return
-        for place, known in list(self._fetchers.items()):
-            if known is fetcher:
-                del self._fetchers[place]
-                self._running.pop(fetcher).cancel()
-
-
 def _key(follower: FollowerRunner) -> Key:
     return follower.topic_id.bytes, follower.topic_partition.partition
-
-
-def _share(topic_partition: TopicPartition) -> int:
-    """Any number, but always the same for one partition."""
-    return sum(topic_partition.topic.encode()) * 31 + topic_partition.partition

@@ -43,7 +43,7 @@ from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partition_runner import PartitionRunner, ProposeToController
 from tidelog.broker.partitions import Partitions
-from tidelog.broker.replica_fetcher import ReplicaFetchers
+from tidelog.broker.replica_fetchers import ReplicaFetchers
 from tidelog.broker.replica_logs import (
     OpenedReplica,
     OpenedReplicas,

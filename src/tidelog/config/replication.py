@@ -188,6 +188,23 @@ class ReplicationConfig:
         "would allow more: a client works on one answer while the next one is on its way.",
         minimum=1024,
     )
+    tidelog_replica_fetch_answer_bytes: int = option(
+        "tidelog.replica.fetch.answer.bytes",
+        1_048_576,
+        ConfigType.INT,
+        "A follower asks for this many bytes at a time, though replica.fetch.response.max.bytes "
+        "would allow more: what others wait for has its turn sooner. More is faster between "
+        "brokers that are far apart.",
+        minimum=1,
+    )
+    tidelog_replica_bulk_bytes: int = option(
+        "tidelog.replica.bulk.bytes",
+        32_768,
+        ConfigType.INT,
+        "A partition of which a follower gets this many bytes in one answer is fetched over a "
+        "connection of its own kind, so that others do not wait behind it.",
+        minimum=1,
+    )
     max_incremental_fetch_session_cache_slots: int = option(
         "max.incremental.fetch.session.cache.slots",
         1000,

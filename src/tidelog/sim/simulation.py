@@ -171,6 +171,7 @@ class Simulation:
             "log.roll.ms": str(chance.choice([400, 5_000, 10**9])),
             "log.flush.interval.messages": str(chance.choice([1, 50, 2**62])),
             "tidelog.log.dir.retry.ms": "500",
+            "tidelog.replica.bulk.bytes": str(chance.choice([1, 500, 32_768])),
             "log.flush.offset.checkpoint.interval.ms": "2000",
             **self._plan.settings,
         }

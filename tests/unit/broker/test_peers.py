@@ -56,6 +56,37 @@ async def test_a_request_makes_the_connection_and_gets_its_answer() -> None:
 
 
 @in_virtual_time
+async def test_who_asks_with_a_callback_is_called_where_the_answer_arrives() -> None:
+    """A turn of the loop is milliseconds under load, and producers wait for followers."""
+    far = FarEnd()
+    peer = far.peer()
+    await peer.connect()
+    settled: list[memoryview | PeerUnreachable] = []
+    peer.ask(request(peer), settled.append)
+    far.connection.send(answer_to(1, b"yes"))
+    (answer,) = settled  # Nothing else has run in between.
+    assert not isinstance(answer, PeerUnreachable)
+    assert bytes(answer[4:]) == b"yes"
+
+
+@in_virtual_time
+async def test_who_asks_with_a_callback_is_told_of_the_end_and_may_ask_to_be_forgotten() -> None:
+    far = FarEnd()
+    peer = far.peer()
+    await peer.connect()
+    told: list[memoryview | PeerUnreachable] = []
+    forgotten: list[memoryview | PeerUnreachable] = []
+    peer.ask(request(peer), forgotten.append).forget()
+    peer.ask(request(peer), told.append)
+    far.connection.send(answer_to(1))  # It is expected all the same.
+    far.connection.close()
+    assert [type(one) for one in told] == [PeerUnreachable]
+    assert forgotten == []
+    with pytest.raises(PeerUnreachable):
+        peer.ask(request(peer), told.append)
+
+
+@in_virtual_time
 async def test_requests_may_be_sent_ahead_and_are_answered_in_order() -> None:
     far = FarEnd()
     answers = await asked(far, far.peer(), 3)

@@ -1,124 +1,32 @@
 """Fetching from one leader for many partitions: little is said twice, nothing is said wrongly (R2).
 
-The leader is the test: it reads requests and writes answers, over a connection without a socket.
+The leader is the test.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.unit.broker.far_end import FarEnd
 from tests.unit.broker.followed import answer, follower_of, records
+from tests.unit.broker.played_leader import (
+    SESSION,
+    Leader,
+    followed,
+    forgotten,
+    named,
+    opened,
+    registered,
+)
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.stepped_executor import URGENT
-from tests.unit.broker.world import BROKER, OTHER, World, broker_world, replicated
+from tests.unit.broker.world import BROKER, OTHER, broker_world, replicated
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import BrokerId
-from tidelog.broker.replica_fetcher import FETCH_VERSION, FIRST_REST_MS
-from tidelog.core.controller.changes import BrokerGone, BrokerRegistered
-from tidelog.core.controller.image import BrokerImage, Endpoint, LastStop
-from tidelog.wire.api import ApiKey, RequestHeader, decode_request_header
-from tidelog.wire.fetch import (
-    FetchPartitionResult,
-    FetchRequest,
-    decode_fetch,
-    encode_fetch_response,
-)
+from tidelog.broker.replica_fetcher import FIRST_REST_MS
+from tidelog.core.controller.changes import BrokerGone
 
-SESSION = 77
 THIRD = BrokerId(3)
 BACKOFF_S = 1.0
-
-Asked = dict[int, int]
-"""Partitions that a request names, and from which offset on."""
-
-
-class Leader:
-    """The far end, and what it was asked and has not answered."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.far = FarEnd()
-        world.far_end = self.far
-        self.unanswered: list[tuple[RequestHeader, FetchRequest]] = []
-
-    async def asked(self) -> list[FetchRequest]:
-        """What has arrived since this was last asked."""
-        await self.world.settle()
-        arrived = []
-        for connection in self.far.connections:
-            for frame in connection.requests():
-                header = decode_request_header(frame)
-                assert (header.api_key, header.api_version) == (ApiKey.FETCH, FETCH_VERSION)
-                request = decode_fetch(frame, header.body_position, header.api_version)
-                self.unanswered.append((header, request))
-                arrived.append(request)
-        return arrived
-
-    async def asked_once(self) -> FetchRequest:
-        (request,) = await self.asked()
-        return request
-
-    def answer(
-        self,
-        *results: FetchPartitionResult,
-        session_id: int = SESSION,
-        error: ErrorCode = ErrorCode.NONE,
-        topic_id: bytes | None = None,
-    ) -> None:
-        """The oldest request."""
-        header, _ = self.unanswered.pop(0)
-        known = self.world.image.topics.get("t")
-        assert known is not None
-        topics = [(None, topic_id or known.topic_id.bytes, list(results))] if results else []
-        buffers = encode_fetch_response(
-            header.api_version,
-            header.correlation_id,
-            topics,
-            throttle_ms=0,
-            error_code=error,
-            session_id=session_id,
-            node_endpoints=(),
-        )
-        self.far.connection.send(b"".join(bytes(one) for one in buffers))
-
-
-def named(request: FetchRequest) -> Asked:
-    return {
-        one.partition: one.fetch_offset for _, _, partitions in request.topics for one in partitions
-    }
-
-
-def forgotten(request: FetchRequest) -> list[int]:
-    return [one for _, _, partitions in request.forgotten for one in partitions]
-
-
-def registered(broker_id: BrokerId, epoch: int) -> BrokerRegistered:
-    endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", f"broker-{broker_id}", 9092)
-    return BrokerRegistered(BrokerImage(broker_id, epoch, (endpoint,), None, LastStop.CLEAN))
-
-
-@asynccontextmanager
-async def followed(
-    partitions: int = 1, *, settings: dict[str, str] | None = None
-) -> AsyncIterator[tuple[World, Leader]]:
-    """A broker that follows another one, in an incremental session that has been opened."""
-    async with broker_world() as world:
-        leader = Leader(world)
-        world.decide(registered(OTHER, 20))
-        world.create("t", partitions=partitions, config=settings, state=replicated(OTHER, 3))
-        yield world, leader
-        for task in world.replicas.stop_fetching():
-            await asyncio.wait([task])
-
-
-async def opened(leader: Leader) -> None:
-    """The first request was answered, with a session and nothing to copy; the next is parked."""
-    await leader.asked_once()
-    leader.answer()
-    await leader.asked_once()
 
 
 # -- what is said --------------------------------------------------------------------------------
@@ -148,7 +56,7 @@ async def test_the_first_request_names_everything_and_opens_a_session() -> None:
         replication = world.config.replication
         assert request.max_wait_ms == 0
         assert request.min_bytes == replication.replica_fetch_min_bytes
-        assert request.max_bytes == replication.replica_fetch_response_max_bytes
+        assert request.max_bytes == replication.tidelog_replica_fetch_answer_bytes
         ((_, topic_id, (first, *_)),) = request.topics
         assert topic_id == world.image.topics["t"].topic_id.bytes
         assert (first.current_leader_epoch, first.last_fetched_epoch) == (3, -1)
@@ -284,7 +192,7 @@ async def test_a_leader_that_is_silent_for_too_long_is_given_up() -> None:
 async def test_an_answer_that_is_none_costs_the_session_and_a_rest() -> None:
     async with followed() as (world, leader):
         await opened(leader)
-        header, _ = leader.unanswered[0]
+        header = leader.unanswered[0].header
         leader.far.connection.send(
             b"\x00\x00\x00\x06" + header.correlation_id.to_bytes(4, "big") + b"\x00\xff"
         )

@@ -22,7 +22,7 @@ from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.peers import Peer
-from tidelog.broker.replica_fetcher import ReplicaFetchers
+from tidelog.broker.replica_fetchers import ReplicaFetchers
 from tidelog.broker.replicas import Replicas, Role
 from tidelog.broker.replication_throttle import ReplicationThrottle
 from tidelog.broker.upkeep import Upkeep
