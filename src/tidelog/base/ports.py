@@ -57,6 +57,11 @@ class LogFile(Protocol):
 
     def truncate(self, size_bytes: int) -> None: ...
 
+    def start_writing(self, position: int, size_bytes: int) -> None:
+        """Have the system begin to write these bytes to the device. Promises nothing, cannot fail,
+        and does nothing where there is no such thing."""
+        ...
+
     def flush(self) -> None:
         """Return once everything appended is on stable storage. Raises FlushFailed."""
         ...

@@ -214,6 +214,7 @@ cdef Py_ssize_t _LOG_INDEX_INTERVAL_BYTES = _place(Log, "_index_interval_bytes")
 cdef Py_ssize_t _LOG_RECENT = _place(ReadableLog, "_recent")
 cdef Py_ssize_t _LOG_ROLL_AFTER_MS = _place(Log, "_roll_after_ms")
 cdef Py_ssize_t _LOG_SEGMENT_BYTES = _place(Log, "_segment_bytes")
+cdef Py_ssize_t _LOG_WRITING_DUE_AT = _place(Log, "writing_due_at")
 cdef Py_ssize_t _SEGMENT_BASE_OFFSET = _place(Segment, "base_offset")
 cdef Py_ssize_t _SEGMENT_FILE = _place(Segment, "file")
 cdef Py_ssize_t _SEGMENT_INDEXER = _place(Segment, "indexer")
@@ -416,7 +417,7 @@ cdef bint _may_append(Batch *batch, runner, int acks) except -1:
 
 
 cdef bint _has_room(Batch *batch, log) except -1:
-    """Whether `Log.roll_needed` would say no."""
+    """Whether `Log.roll_needed` would say no, and nothing has to be done about what is there."""
     if type(log) is not Log:
         return False
     segment = _get(log, _LOG_ACTIVE)
@@ -431,6 +432,8 @@ cdef bint _has_room(Batch *batch, log) except -1:
     if used_bytes == 0 or first_timestamp_ms < 0:
         return False
     if used_bytes + batch.size_bytes > _number(log, _LOG_SEGMENT_BYTES):
+        return False
+    if used_bytes + batch.size_bytes >= _number(log, _LOG_WRITING_DUE_AT):
         return False
     if batch.max_timestamp_ms > first_timestamp_ms and (
         batch.max_timestamp_ms - first_timestamp_ms > _number(log, _LOG_ROLL_AFTER_MS)

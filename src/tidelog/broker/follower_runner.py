@@ -75,6 +75,7 @@ class CopiedPartition(Protocol):
     @property
     def flusher(self) -> Flusher: ...
 
+    def start_writing(self) -> None: ...
     def on_log_start_advanced(self) -> None: ...
     def on_committed(self) -> None: ...
     def on_cut(self) -> None: ...
@@ -309,6 +310,8 @@ class FollowerRunner:
             last_offset=Offset(header.last_offset),
             max_timestamp_ms=header.max_timestamp_ms,
         )
+        if partition.log.is_writing_due:
+            partition.start_writing()
         if header.leader_epoch > partition.epochs.latest_epoch:
             partition.epochs.assign(LeaderEpoch(header.leader_epoch), start_offset=base_offset)
             partition.on_epochs_changed()

@@ -338,10 +338,10 @@ class PartitionRunner:
         except StorageError as error:
             self.log_directory.on_failure(error)
             return self._refused_service()
-        if leader_epoch > self.epochs.latest_epoch:
+        if log.is_writing_due:
+            self.start_writing()
+        if self.has_unwritten_epoch or leader_epoch > self.epochs.latest_epoch:
             self._start_epoch(leader_epoch, base_offset)
-        elif self.has_unwritten_epoch:
-            self.on_epochs_changed()
         if header.producer_id >= 0:
             self.producers.on_appended(header, base_offset=base_offset, timestamp_ms=timestamp_ms)
         flusher = self._flusher
@@ -360,6 +360,10 @@ class PartitionRunner:
         if acks != ACKS_ALL:
             return self._accepted(base_offset, timestamp_ms)
         return self._acknowledge(_Appended(base_offset, end_offset, timestamp_ms, acks, settle))
+
+    def start_writing(self) -> None:
+        """Much was appended: let the device have it before the system writes it all at once."""
+        self._in_background(self.log.start_writing())
 
     def _advance(self, end_offset: Offset, appended_bytes: int, now_ms: int) -> None:
         """Tell the machine how far the log goes and wake whoever may read more now."""
@@ -401,7 +405,8 @@ class PartitionRunner:
         _announce(self._follower_watchers, appended_bytes)
 
     def _start_epoch(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
-        self.epochs.assign(leader_epoch, start_offset=start_offset)
+        if leader_epoch > self.epochs.latest_epoch:
+            self.epochs.assign(leader_epoch, start_offset=start_offset)
         self.on_epochs_changed()
 
     def on_epochs_changed(self) -> None:

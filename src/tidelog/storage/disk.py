@@ -15,12 +15,14 @@ the platform or the file system has no such thing, an ordinary read takes its pl
 """
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 from tidelog.base.buffers import new_buffer
 from tidelog.base.errors import DiskFull, FlushFailed, StorageError
@@ -36,6 +38,20 @@ _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _FILE_MODE = 0o644
 # Not on every platform; where it is, it saves writing the time of modification.
 _sync_data = getattr(os, "fdatasync", os.fsync)
+_SYNC_FILE_RANGE_WRITE = 2
+
+
+def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    """Linux has it, Python does not hand it on."""
+    try:
+        function = ctypes.CDLL(None).sync_file_range
+    except (AttributeError, OSError, TypeError):
+        return None
+    function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return cast(Callable[[int, int, int, int], int], function)
+
+
+_sync_file_range = _find_sync_file_range()
 
 
 class RealLogFile:
@@ -123,6 +139,11 @@ class RealLogFile:
         except OSError as error:
             raise _translated(error, "truncate", self.path) from error
         self.size_bytes = size_bytes
+
+    def start_writing(self, position: int, size_bytes: int) -> None:
+        if _sync_file_range is not None:
+            # An error is not lost: this way of asking leaves it for the next flush to report.
+            _sync_file_range(self._descriptor, position, size_bytes, _SYNC_FILE_RANGE_WRITE)
 
     def flush(self) -> None:
         try:

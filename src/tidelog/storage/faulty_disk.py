@@ -157,6 +157,9 @@ class FaultyLogFile:
         self._disk.attempt("truncate", self.path)
         self._file.truncate(size_bytes)
 
+    def start_writing(self, position: int, size_bytes: int) -> None:
+        self._file.start_writing(position, size_bytes)
+
     def flush(self) -> None:
         self._disk.attempt("flush", self.path)
         self._file.flush()

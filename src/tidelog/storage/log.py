@@ -9,6 +9,7 @@ truncations, the timestamp lookups, `close`. The owner keeps these apart:
                               truncating, no read of what is being cut off
     flush                     one at a time; appends, reads and a roll may go on
     remove_detached           not during a flush
+    start_writing             on the loop; what it returns on a thread, at any time
     read, read_cached         any number, at any time
 
 What was handed to a thread before `close` and runs after it does nothing: its files may belong to
@@ -38,6 +39,7 @@ What a crash finds, in the order in which things are written:
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -65,6 +67,11 @@ from tidelog.storage.truncation import cut_segment, remove_segments, remove_snap
 __all__ = ["Log", "LogConfig", "LogRead", "TimestampOffset"]
 
 T = TypeVar("T")
+
+WRITING_BYTES = 8 * 1024 * 1024
+"""After so many the system is asked to begin writing. Left alone, it gathers gigabytes and then
+writes them at once, and on ext4 an append to a file that is being written waits for up to a tenth
+of a second. docs/decisions/0011-latency-beside-bulk.md"""
 
 
 class LogConfig(RetentionConfig, Protocol):
@@ -100,13 +107,16 @@ class Log(ReadableLog):
         "_roll_after_ms",
         "_segment_bytes",
         "_segment_index_bytes",
+        "_written_bytes",
         "_written_leader_epochs",
         "config",
         "folder",
+        "is_writing_due",
         "recovery_point",
         "topic_id",
         "topic_partition",
         "truncation_count",
+        "writing_due_at",
     )
 
     def __init__(
@@ -147,6 +157,7 @@ class Log(ReadableLog):
         self._is_closed = False
         self.truncation_count = 0
         """How often the end was taken off: what was decided about segments before is void then."""
+        self._expect_writing(self._active)
         self.reconfigure(config)
 
     @property
@@ -231,6 +242,26 @@ class Log(ReadableLog):
         self._recent[base_offset % RECENT_PLACES] = (base_offset, segment, position)
         self.log_end_offset = Offset(last_offset + 1)  # I3: before the size.
         segment.known_size_bytes = size_bytes
+        if size_bytes >= self.writing_due_at:
+            self.is_writing_due = True
+
+    def start_writing(self) -> Callable[[], None]:
+        """What to call on a thread, so that the device gets what was appended since the last time.
+
+        For when `is_writing_due`. Nobody waits for it and nothing depends on it; it keeps appends
+        from waiting (WRITING_BYTES).
+        """
+        segment, position = self._active, self._written_bytes
+        file = segment.file
+        assert file is not None
+        self._expect_writing(segment)
+        return partial(file.start_writing, position, self._written_bytes - position)
+
+    def _expect_writing(self, segment: Segment) -> None:
+        """From the end of `segment` on."""
+        self._written_bytes = segment.known_size_bytes or 0
+        self.writing_due_at = self._written_bytes + WRITING_BYTES
+        self.is_writing_due = False
 
     def roll(self, *, producers: Sequence[ProducerEntry], now_ms: int) -> None:
         """Close the active segment and start one at `log_end_offset`.
@@ -250,6 +281,7 @@ class Log(ReadableLog):
         old.deactivate()
         self._folder_changes += 1
         self._active = new
+        self._expect_writing(new)
         self.segments = (*self.segments, new)  # I2
         self._roll_after_ms = self.config.segment_ms - self._jitter_ms()
 
@@ -533,6 +565,7 @@ class Log(ReadableLog):
         self._largest_timestamps = None
         self._complete_end_offset = NO_OFFSET
         self._active = segments[-1]
+        self._expect_writing(self._active)
         self.segments = segments
         self.log_end_offset = end_offset
         self.log_start_offset = min(self.log_start_offset, end_offset)

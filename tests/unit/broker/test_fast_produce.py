@@ -175,6 +175,7 @@ def books(runner: PartitionRunner) -> dict[str, object]:
             )
             for segment in log.segments
         ],
+        "writing": (log._written_bytes, log.writing_due_at, log.is_writing_due),
         "places": [place and (place[0], place[1].base_offset, place[2]) for place in log._recent],
     }
 
@@ -213,6 +214,20 @@ async def test_the_twins_agree_whatever_happens(seed: int) -> None:
             else:
                 await happen(both, chance)
             renew_closed(both)
+        assert both.counted.taken > 0
+
+
+@in_virtual_time
+async def test_the_device_gets_what_was_appended_by_the_shortcut_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    size_bytes = len(plain_batch(1))
+    monkeypatch.setattr("tidelog.storage.log.WRITING_BYTES", 4 * size_bytes)
+    async with twins({}) as both:
+        for count in range(1, 14):
+            both.send(0, request(plain_batch(1)))
+            log = both.served[0].world.runner("t").log
+            assert log._written_bytes == count // 4 * 4 * size_bytes
         assert both.counted.taken > 0
 
 

@@ -75,6 +75,18 @@ def test_write_in_several_parts_is_completed(
     assert file.read(0, 100) == b"in several parts"
 
 
+def test_the_system_is_asked_to_begin_writing(tmp_path: Path) -> None:
+    """That it does is seen only by who measures; that it harms nothing is seen here."""
+    file = RealDisk().open(tmp_path / "a.log")
+    file.append(b"x" * 100_000)
+    file.start_writing(0, 100_000)
+    file.start_writing(50_000, 1_000_000)
+    file.flush()
+    assert file.read(99_999, 10) == b"x"
+    file.close()
+    file.start_writing(0, 100_000)  # As a thread may do that was asked before.
+
+
 def test_read_in_several_parts_is_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from tidelog.storage import layout
 from tidelog.storage.checkpoints import read_leader_epochs
 from tidelog.storage.faulty_disk import FaultyDisk
 from tidelog.storage.log import Log
-from tidelog.storage.memory_disk import MemoryDisk
+from tidelog.storage.memory_disk import MemoryDisk, MemoryLogFile
 
 HOUR_MS = 3_600_000
 
@@ -220,6 +220,63 @@ class TestFlushing:
         faulty.arm("flush", f"{0:020d}.*", StorageError)
         append_records(log, 2)
         assert log.flush(up_to=Offset(7)) == 7
+
+
+class TestWriting:
+    """The system is asked to write what has gathered, before it does so all at once (T4)."""
+
+    @pytest.fixture(autouse=True)
+    def two_batches(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("tidelog.storage.log.WRITING_BYTES", 2 * len(batch_at(0)))
+
+    @pytest.fixture
+    def asked(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
+        asked: list[tuple[str, int, int]] = []
+
+        def note(file: MemoryLogFile, position: int, size_bytes: int) -> None:
+            asked.append((file.path.name, position, size_bytes))
+
+        monkeypatch.setattr(MemoryLogFile, "start_writing", note)
+        return asked
+
+    def test_it_is_due_when_enough_has_gathered(
+        self, fragile: LogFolder, asked: list[tuple[str, int, int]]
+    ) -> None:
+        log, size_bytes = fragile.open_log(), len(batch_at(0))
+        due = []
+        for offset in range(5):
+            append_batch(log, batch_at(offset))
+            due.append(log.is_writing_due)
+            if log.is_writing_due:
+                log.start_writing()()
+        assert due == [False, True, False, True, False]
+        name = f"{0:020d}.log"
+        assert asked == [(name, 0, 2 * size_bytes), (name, 2 * size_bytes, 2 * size_bytes)]
+
+    def test_a_new_segment_begins_anew(self, fragile: LogFolder) -> None:
+        log = fragile.open_log()
+        append_batch(log, batch_at(0))
+        log.roll(producers=(), now_ms=NOW_MS)
+        append_batch(log, batch_at(1))
+        assert not log.is_writing_due
+        append_batch(log, batch_at(2))
+        assert log.is_writing_due
+
+    def test_what_was_there_at_opening_or_cut_off_does_not_count(
+        self, fragile: LogFolder, asked: list[tuple[str, int, int]]
+    ) -> None:
+        size_bytes = len(batch_at(0))
+        log = fragile.open_log()
+        for offset in range(4):
+            append_batch(log, batch_at(offset))
+        log.close(clean=True, producers=())
+        log = fragile.open_log()
+        log.truncate_to(Offset(1))
+        for offset in (1, 2):
+            append_batch(log, batch_at(offset))
+        assert log.is_writing_due
+        log.start_writing()()
+        assert asked == [(f"{0:020d}.log", size_bytes, 2 * size_bytes)]
 
 
 class TestFullDisk:
