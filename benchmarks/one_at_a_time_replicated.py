@@ -7,27 +7,23 @@ the same brokers as fast as they take them, with acks=all as well, from a proces
 
 import sys
 
-from benchmarks.clients import (
-    in_turn,
-    replicated_topic,
-    run_latency,
-    running_bulk,
-    wait_until_removed,
-)
+from benchmarks.clients import in_turn, replicated_topic, running_bulk, wait_until_removed
 from benchmarks.harness import Bench, Turn, run_script
-from benchmarks.load import BulkTask, Latencies, LatencyTask
-from benchmarks.results import Metric, Target
+from benchmarks.latency_case import (
+    BULK_PARTITION_COUNT,
+    BULK_VALUE_SIZE_BYTES,
+    HALF_OF_KAFKA,
+    TOPIC,
+    latencies,
+    measure_latency,
+)
+from benchmarks.load import BulkTask, Latencies
 from benchmarks.subjects import KAFKA, TIDELOG, Cluster
 
 QUESTION = "How long does one record at a time take with three replicas? (T4)"
-VALUE_SIZE_BYTES = 100
-BULK_VALUE_SIZE_BYTES = 1_024
-BULK_PARTITION_COUNT = 12
 RECORD_COUNT = 2_000
 # Fewer: meanwhile the bulk producer fills the disk three times over.
 RECORD_COUNT_BESIDE_BULK = 500
-TOPIC = "single"
-HALF_OF_KAFKA = Target(requirement="T4", of=TIDELOG, against=KAFKA, at_most=0.5)
 
 
 def measure(bench: Bench) -> None:
@@ -35,23 +31,22 @@ def measure(bench: Bench) -> None:
     for cluster in clusters.values():
         cluster.create(TOPIC, *in_turn(1))
         cluster.wait_whole(TOPIC)
-    p50 = bench.metric(Metric("alone, acks=all, p50", "ms", (HALF_OF_KAFKA,)))
-    p99 = bench.metric(Metric("alone, acks=all, p99", "ms", (HALF_OF_KAFKA,)))
-    for turn in bench.turns("alone, acks=all", list(clusters)):
-        result = _latencies(clusters[turn.name], bench.count(RECORD_COUNT))
-        turn.record(p50, result.p50_ms)
-        turn.record(p99, result.p99_ms)
-    p50 = bench.metric(Metric("beside a bulk producer, acks=all, p50", "ms"))
-    p99 = bench.metric(Metric("beside a bulk producer, acks=all, p99", "ms", (HALF_OF_KAFKA,)))
-    for turn in bench.turns("beside a bulk producer", list(clusters)):
-        result = _beside_bulk(bench, turn, clusters[turn.name])
-        turn.record(p50, result.p50_ms)
-        turn.record(p99, result.p99_ms)
-
-
-def _latencies(cluster: Cluster, record_count: int) -> Latencies:
-    task = LatencyTask(record_count=record_count, value_size_bytes=VALUE_SIZE_BYTES, acks="all")
-    return run_latency(cluster.bootstrap, TOPIC, task)
+    measure_latency(
+        bench,
+        "alone, acks=all",
+        list(clusters),
+        lambda turn: latencies(
+            clusters[turn.name].bootstrap, record_count=bench.count(RECORD_COUNT), acks="all"
+        ),
+        median_targets=(HALF_OF_KAFKA,),
+    )
+    measure_latency(
+        bench,
+        "beside a bulk producer, acks=all",
+        list(clusters),
+        lambda turn: _beside_bulk(bench, turn, clusters[turn.name]),
+        median_targets=(),
+    )
 
 
 def _beside_bulk(bench: Bench, turn: Turn, cluster: Cluster) -> Latencies:
@@ -61,7 +56,8 @@ def _beside_bulk(bench: Bench, turn: Turn, cluster: Cluster) -> Latencies:
         replicated_topic(cluster, topic, partition_count=BULK_PARTITION_COUNT),
         running_bulk(cluster.bootstrap, topic, bulk),
     ):
-        result = _latencies(cluster, bench.count(RECORD_COUNT_BESIDE_BULK))
+        record_count = bench.count(RECORD_COUNT_BESIDE_BULK)
+        result = latencies(cluster.bootstrap, record_count=record_count, acks="all")
     for broker in cluster.brokers.values():
         wait_until_removed(broker.data_folder, topic)
     return result
