@@ -229,14 +229,17 @@ class ClusterTree:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    async def load(self, cluster_id: str) -> LoadedCluster:
-        """Read everything. It is consistent if the reader is controller: nobody else writes."""
+    async def load(self, cluster_id: str, *, is_controller: bool) -> LoadedCluster:
+        """Read everything. Nobody but the controller writes; to others, what is read one after the
+        other may be of different moments, but the state of a partition fits its replicas."""
         self._config_nodes.clear()
         claim = await self.controller()
         registrations = await self.registrations()
         brokers = registrations.brokers
         deleting = await self._coordinator.children(nodes.DELETE_TOPICS)
-        found = await self._topics(brokers, without=frozenset(deleting))
+        found = await self._topics(
+            brokers, without=frozenset(deleting), is_controller=is_controller
+        )
         image = ClusterImage(
             cluster_id=cluster_id,
             controller_id=claim.controller_id,
@@ -282,17 +285,26 @@ class ClusterTree:
         return Registrations(brokers, generation.version)
 
     async def _topics(
-        self, brokers: dict[BrokerId, BrokerImage], *, without: Collection[str]
+        self,
+        brokers: dict[BrokerId, BrokerImage],
+        *,
+        without: Collection[str],
+        is_controller: bool,
     ) -> _Topics:
         listed = await self._coordinator.children(nodes.TOPICS)
         names = [name for name in listed if name not in without]
         found = _Topics()
         while names:
-            names = await self._read_topics(names, brokers, found)
+            names = await self._read_topics(names, brokers, found, is_controller=is_controller)
         return found
 
     async def _read_topics(
-        self, names: Sequence[str], brokers: dict[BrokerId, BrokerImage], found: _Topics
+        self,
+        names: Sequence[str],
+        brokers: dict[BrokerId, BrokerImage],
+        found: _Topics,
+        *,
+        is_controller: bool,
     ) -> list[str]:
         """Read these into `found`. Returns those that have to be read again.
 
@@ -313,10 +325,12 @@ class ClusterTree:
                 strict=True,
             )
         )
-        after = dict(zip(names, await self._coordinator.get_many(paths), strict=True))
-        altered = [name for name in names if _is_altered(before[name], after[name])]
-        for name in altered:
-            read.pop(name, None)
+        altered: list[str] = []
+        if not is_controller:
+            after = dict(zip(names, await self._coordinator.get_many(paths), strict=True))
+            altered = [name for name in names if _is_altered(before[name], after[name])]
+            for name in altered:
+                read.pop(name, None)
         for name, assignment in read.items():
             partitions = tuple(
                 _partition(

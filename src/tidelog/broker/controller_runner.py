@@ -90,7 +90,6 @@ logger = logging.getLogger(__name__)
 EVENTS_WAITING_MAX = 1_000
 RETRY_BACKOFF_S = 1.0
 GENERATION_RETRIES_MAX = 100
-READ_RETRIES_MAX = 3
 
 Answer = TypeVar("Answer")
 ImageCallback = Callable[[ClusterImage, Sequence[Change]], None]
@@ -351,20 +350,13 @@ class ControllerRunner:
                 " make a new cluster of what lies there"
             ) from None
         try:
-            image = await self._read(session)
+            loaded = await session.tree.load(session.cluster_id, is_controller=False)
         except BaseException:
             await session.coordinator.close()
             raise
         self._session = session
-        self.publish(image, changes_between(self._image, image))
+        self.publish(loaded.image, changes_between(self._image, loaded.image))
         return self._image
-
-    async def _read(self, session: ClusterSession) -> ClusterImage:
-        """The cluster, read while somebody else may be writing: two nodes may not fit together."""
-        for _ in range(READ_RETRIES_MAX):
-            with suppress(StorageError):
-                return (await session.tree.load(session.cluster_id)).image
-        return (await session.tree.load(session.cluster_id)).image
 
     async def register(self, endpoints: tuple[Endpoint, ...], stop: LastStop) -> None:
         """Become part of the cluster: register, and stand for election.
@@ -490,7 +482,7 @@ class ControllerRunner:
 
     async def _load_once(self, session: ClusterSession) -> None:
         assert session.fence is not None
-        loaded = await session.tree.load(session.cluster_id)
+        loaded = await session.tree.load(session.cluster_id, is_controller=True)
         fence = session.fence = replace(session.fence, generation=loaded.generation)
         if loaded.deleting:
             await session.tree.finish_deletions(fence, loaded.deleting)

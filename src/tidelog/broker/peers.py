@@ -87,6 +87,10 @@ class Peer:
         self._last_correlation_id = 0
         self._is_closed = False
 
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None and not self._connection.is_lost
+
     def next_correlation_id(self) -> int:
         self._last_correlation_id = (self._last_correlation_id + 1) & 0x7FFFFFFF
         return self._last_correlation_id
@@ -138,10 +142,10 @@ class Peer:
 
     async def connect(self) -> None:
         """Make a connection if there is none. Raises PeerUnreachable."""
-        if self._connection is not None and not self._connection.is_lost:
+        if self.is_connected:
             return
         async with self._connecting:
-            if self._connection is not None and not self._connection.is_lost:
+            if self.is_connected:
                 return
             connection = _PeerConnection(self.address, self._answer_max_bytes)
             try:

@@ -125,6 +125,8 @@ class ReplicaFetcher:
         self._told: dict[Key, _Told] = {}
         self._session_id = NO_SESSION_ID
         self._session_epoch = OPENING_EPOCH
+        self._left_session_id = NO_SESSION_ID
+        """Of the session that the leader still has, and that the next request has it close."""
         self._hopes_for_session = True
         self._outstanding: deque[Unanswered] = deque()
         self._is_answered_now = False
@@ -134,10 +136,21 @@ class ReplicaFetcher:
         self._answered_count = 0
         self._wake = asyncio.Event()
         self._is_unreachable = False
+        self._is_expecting = False
         self._next_rest_s = FIRST_REST_MS / 1_000
 
-    def __len__(self) -> int:
-        return len(self._followers)
+    @property
+    def has_followers(self) -> bool:
+        return bool(self._followers)
+
+    @property
+    def is_connected(self) -> bool:
+        return self._peer.is_connected
+
+    def expect(self) -> None:
+        """Somebody would come if there were a connection."""
+        self._is_expecting = True
+        self._wake.set()
 
     # -- whom to fetch for -----------------------------------------------------------------------
 
@@ -268,7 +281,8 @@ class ReplicaFetcher:
         )
 
     async def _connect_and_send(self) -> None:
-        if self._followers:
+        if self._followers or self._is_expecting:
+            self._is_expecting = False
             await self._peer.connect()
         self._send_if_any()
 
@@ -279,6 +293,7 @@ class ReplicaFetcher:
             # Nothing can be fetched now. Whoever can again says so; the session has ended by then,
             # unless a request is under way that goes on with it.
             if not self._outstanding:
+                self._left_session_id = self._session_id or self._left_session_id
                 self._session_id, self._session_epoch = NO_SESSION_ID, OPENING_EPOCH
             return
         frame = encode_fetch_request(
@@ -289,10 +304,16 @@ class ReplicaFetcher:
         self._outstanding.append(self._peer.ask(frame, self._on_settled))
 
     async def _on_failure(self, error: Exception) -> None:
-        if not self._is_unreachable:  # Once is enough; it is tried every second.
+        if self._lane is Lane.BULK:
+            # Perhaps the leader has only had enough of connections: the quick lane finds out.
+            for follower in list(self._followers.values()):
+                self._on_misplaced(follower)
+        elif self._followers and not self._is_unreachable:
+            # Once is enough; it is tried every second. Without anybody to fetch for it is not
+            # tried, and nobody would find out that it answers again.
             logger.info("leader does not answer", extra={"leader": self._leader, "reason": error})
+            self._is_unreachable = True
             self._on_lost(self._leader)
-        self._is_unreachable = True
         self._end_session()
         await asyncio.sleep(self._next_rest_s)
         longest_s = self._config.replica_fetch_backoff_ms / 1_000
@@ -367,7 +388,7 @@ class ReplicaFetcher:
                 self._config.tidelog_replica_fetch_answer_bytes,
             ),
             isolation_level=0,
-            session_id=self._session_id,
+            session_id=self._session_id or self._left_session_id,
             session_epoch=self._session_epoch,
             topics=topics,
             forgotten=forgotten,
@@ -379,14 +400,16 @@ class ReplicaFetcher:
 
     def _on_response(self, response: FetchResponse) -> None:
         self._answered_count += 1
+        self._left_session_id = NO_SESSION_ID
         if response.error_code != ErrorCode.NONE:
             self._end_session()  # The leader has forgotten the session; the next one is new.
             return
         number, told = self._answered_count, self._told
         if response.session_id == NO_SESSION_ID:
-            # It has no room for another session, so it has to be told everything every time.
+            # It has no room for another session, so it has to be told everything every time. Or
+            # all of a session was forgotten, and it ended with that.
+            self._hopes_for_session = self._session_id != NO_SESSION_ID
             self._end_session()
-            self._hopes_for_session = False
         else:
             self._session_id = response.session_id
             self._hopes_for_session = True

@@ -9,6 +9,9 @@ apart from those with little.
     leader 2 ──┬── quick lane: every partition at first; short answers, a parked fetch
                └── bulk lane: partitions of which an answer had `tidelog.replica.bulk.bytes`
 
+A partition goes to the bulk lane once that is connected, and back when it breaks: whether a leader
+is there at all is seen by the quick lane.
+
 `num.replica.fetchers` is the number of such pairs for each leader. The fetchers of a pair end when
 neither has anybody to fetch for.
 """
@@ -92,9 +95,16 @@ class ReplicaFetchers:
 
     def _change_lane(self, follower: FollowerRunner) -> None:
         place = self._places[follower]
-        if self._put(follower, place.sibling):
-            # It goes on without anybody: there may be a use for its connection again soon.
-            self._fetchers[place].remove(follower)
+        other = self._fetchers.get(place.sibling) or self._start(place.sibling)
+        if other is None:
+            return
+        if place.lane is Lane.QUICK and not other.is_connected:
+            other.expect()  # Until then it is fetched for, if slowly.
+            return
+        self._places[follower] = place.sibling
+        other.add(follower)
+        # It goes on without anybody: there may be a use for its connection again soon.
+        self._fetchers[place].remove(follower)
 
     def on_address_changed(self, leader: BrokerId) -> None:
         """A broker is there, listens elsewhere, or is gone: who follows it begins anew."""
@@ -152,7 +162,7 @@ class ReplicaFetchers:
 
     def _end_if_idle(self, place: _Place) -> None:
         pair = [one for one in (place, place.sibling) if one in self._fetchers]
-        if not any(len(self._fetchers[one]) for one in pair):
+        if not any(self._fetchers[one].has_followers for one in pair):
             for one in pair:
                 self._end(one)
 

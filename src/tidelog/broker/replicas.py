@@ -385,6 +385,8 @@ class Replicas:
         self._roles.pop(one, None)
         runner = self._partitions.remove(one)
         if runner is not None:
+            if runner.follower is not None:
+                self._fetchers.unfollow(runner.follower)
             runner.resign()
             self._discard([runner])
 

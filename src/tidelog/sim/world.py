@@ -216,16 +216,18 @@ class World:
 
     @contextmanager
     def _running(self) -> Iterator[None]:
-        """See the module docstring on garbage. A loop that runs around us is none of ours."""
+        """See the module docstring on garbage."""
         collects = gc.isenabled()
         hooks = sys.get_asyncgen_hooks()
-        loop_before = events._get_running_loop()
+        # One of ours if whoever is asked whether to go on lets the world run meanwhile.
+        loop_before, known_before = events._get_running_loop(), self._running_loop
         gc.disable()
         self._running_loop = None
         try:
             yield
         finally:
             events._set_running_loop(loop_before)
+            self._running_loop = known_before
             sys.set_asyncgen_hooks(firstiter=hooks.firstiter, finalizer=hooks.finalizer)
             if collects:
                 gc.enable()

@@ -30,7 +30,7 @@ async def moved(tree: FlakyTree, writes_left: int) -> ClusterImage:
     await store.register(broker(1), now_ms=0)
     fence = await store.claim(BrokerId(1), token=bytes(TOKEN_BYTES), now_ms=0)
     assert fence is not None
-    loaded = await store.load(CLUSTER)
+    loaded = await store.load(CLUSTER, is_controller=False)
     topic = TopicImage(TOPIC, TopicId(new_id(Random(1))), (partition(1, 2),) * PARTITION_COUNT)
     created = [TopicCreated(topic, {})]
     image = loaded.image.apply_all(created)
@@ -50,7 +50,7 @@ async def moved(tree: FlakyTree, writes_left: int) -> ClusterImage:
         await store.write(prepared)
     except SessionLost:
         tree.writes_left = None
-    return (await ClusterTree(tree.connect()).load(CLUSTER)).image
+    return (await ClusterTree(tree.connect()).load(CLUSTER, is_controller=False)).image
 
 
 def test_every_part_of_a_large_move_can_be_read_by_the_next_controller() -> None:
@@ -93,7 +93,7 @@ async def load_during(change: PartitionChanged | TopicDeleted) -> ClusterImage:
     await store.register(broker(1), now_ms=0)
     fence = await store.claim(BrokerId(1), token=bytes(TOKEN_BYTES), now_ms=0)
     assert fence is not None
-    before = (await store.load(CLUSTER)).image
+    before = (await store.load(CLUSTER, is_controller=False)).image
     topic = TopicImage(TOPIC, TopicId(new_id(Random(1))), (partition(1, 2),))
     created = [TopicCreated(topic, {})]
     image = before.apply_all(created)
@@ -112,7 +112,7 @@ async def load_during(change: PartitionChanged | TopicDeleted) -> ClusterImage:
             await store.write(store.prepare_write(fence, image, [now], image.apply_all([now])))
 
     interrupted = _Interrupted(tree.connect(), act)
-    loaded = await ClusterTree(cast(Coordinator, interrupted)).load(CLUSTER)
+    loaded = await ClusterTree(cast(Coordinator, interrupted)).load(CLUSTER, is_controller=False)
     assert not changes
     assert loaded.stateless == []
     return loaded.image

@@ -281,7 +281,7 @@ async def test_nothing_is_asked_while_nothing_can_be_fetched() -> None:
         assert await leader.asked() == []
         await asyncio.sleep(BACKOFF_S + 0.1)
         request = await leader.asked_once()
-        assert (request.session_id, request.session_epoch) == (0, 0)
+        assert (request.session_id, request.session_epoch) == (SESSION, 0)
         assert named(request) == {0: 0}
         leader.answer(answer(records(1, offset=0, epoch=3)))
         await leader.asked_once()

@@ -144,6 +144,8 @@ class World:
         self.proposed: list[tuple[PartitionRunner, ProposeIsr]] = []
         self.looked_for: list[BrokerId] = []
         self.far_end: FarEnd | None = None
+        self.lost: list[BrokerId] = []
+        """Leaders that do not answer followers here."""
         self.fetchers = ReplicaFetchers(
             connect=self.connect,
             broker_id=BROKER,
@@ -152,8 +154,8 @@ class World:
             throttle=ReplicationThrottle(BROKER, self.clock),
             loop=loop,
             tasks=tasks,
-            on_lost=lambda _leader: None,
-            on_found=lambda _leader: None,
+            on_lost=self.lost.append,
+            on_found=self.lost.remove,
         )
         self.replicas = Replicas(
             broker_id=BROKER,

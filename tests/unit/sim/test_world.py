@@ -365,6 +365,25 @@ def test_the_world_does_things_between_processes(world: World) -> None:
     assert world.now_s == 3
 
 
+def test_whoever_is_asked_whether_to_go_on_may_let_the_world_run(world: World) -> None:
+    """A process goes on afterwards on its own loop, whoever ran meanwhile."""
+
+    async def tick(process: Process) -> None:
+        while True:
+            async with asyncio.timeout(5):
+                await asyncio.sleep(1)
+            assert asyncio.get_running_loop() is process.loop
+
+    processes = [world.spawn(name, tick) for name in "abc"]
+
+    def is_late() -> bool:
+        world.run_for(0.5)
+        return world.now_s > 20
+
+    world.run_until(is_late, within_s=60)
+    assert all(process.is_alive for process in processes)
+
+
 def test_what_never_happens_is_said(world: World) -> None:
     world.spawn("a", forever)
     with pytest.raises(NeverHappened):

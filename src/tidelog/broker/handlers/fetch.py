@@ -80,10 +80,12 @@ class FetchHandler:
         if isinstance(opened, Refused):
             return encode_answer(header, opened.code, NO_SESSION_ID, [])
         fetch = opened.fetch
-        if isinstance(fetch, SessionlessFetch) and request.max_bytes > self.reader.fetch_max_bytes:
-            # Partitions share what an answer holds in the order of the request. A client that has
-            # bounded the answer itself sees to its turns; others may always ask in one order, and
-            # the last ones would never be read.
+        if isinstance(fetch, SessionlessFetch) and (
+            request.replica_id >= 0 or request.max_bytes > self.reader.fetch_max_bytes
+        ):
+            # Partitions share what an answer holds in the order of the request. A consumer that has
+            # bounded the answer itself sees to its turns; others, and followers, may always ask in
+            # one order, and the last ones would never be read.
             fetch.start_at(self._turns.random())
         interest = self._interests.get(fetch.session_id)
         if interest is None:

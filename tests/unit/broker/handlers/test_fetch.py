@@ -121,6 +121,25 @@ async def test_who_always_asks_in_one_order_sees_all_unless_it_bounds_the_answer
 
 
 @in_virtual_time
+async def test_a_follower_without_a_session_gets_to_every_partition() -> None:
+    """It always asks in one order, and for less than an answer may hold."""
+    async with served_world() as served:
+        world = served.world
+        world.create("t", partitions=3, state=replicated(BROKER, 3))
+        await world.settle()
+        places = [("t", partition) for partition in range(3)]
+        for _, partition in places:
+            world.produce("t", plain_batch(1), partition=partition)
+        client = served.client()
+        found = set()
+        for _ in range(50):
+            client.fetch(dict.fromkeys(places, 0), max_bytes=1, replica=OTHER)
+            answer = client.fetched()
+            found |= {place for place in places if answer.offsets(place)}
+        assert found == set(places)
+
+
+@in_virtual_time
 async def test_a_parked_fetch_is_answered_by_the_next_append() -> None:
     async with served_world() as served:
         await with_topics(served, "t")
