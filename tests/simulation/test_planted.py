@@ -52,6 +52,11 @@ FOUND_BY: dict[str, set[str]] = {
 }
 
 
+TRIED_FIRST = {"elect_outside_the_isr": 61, "forget_to_fence_an_old_leader": 39}
+"""The first of the 300 seeds that find these. Only the time that it takes depends on it: when the
+code has changed and they find nothing any more, the others are tried."""
+
+
 def test_every_bug_has_a_promise_that_it_breaks() -> None:
     assert FOUND_BY.keys() == PLANTED.keys()
     assert len(PLANTED) >= 12
@@ -60,7 +65,7 @@ def test_every_bug_has_a_promise_that_it_breaks() -> None:
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(name: str) -> None:
     others: dict[str, int] = {}
-    for seed in range(1, SEEDS_MAX + 1):
+    for seed in sorted(range(1, SEEDS_MAX + 1), key=lambda one: one != TRIED_FIRST.get(name)):
         with PLANTED[name]():
             failure = run(seed).failure
         if failure is None:
