@@ -32,6 +32,7 @@ SCRIPTS = (
     "many_partitions",
     "request_path",
     "fetch_path",
+    "replicated_path",
 )
 INTRODUCTION = """# Results
 

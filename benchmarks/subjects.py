@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.support.broker_cluster import BrokerCluster
@@ -36,6 +36,7 @@ LISTENING = re.compile(r"^listening on (\S+:\d+)$", re.MULTILINE)
 # What a careful operator has (D4): three replicas, of which two must have a record.
 REPLICATED = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 ZOOKEEPER_SERVERS = 3
+COPIES = 2
 
 Broker = BrokerProcess | KafkaProcess
 Cluster = BrokerCluster[BrokerProcess] | BrokerCluster[KafkaProcess]
@@ -129,6 +130,22 @@ def new_raw_floor(folder: Path, mode: str, file: Path, answer_size_bytes: int) -
     """For raw requests: `mode` is write or read, see floor.c."""
     program = compile_floor(folder)
     return FloorProcess(folder, [str(program), mode, str(file), str(answer_size_bytes)])
+
+
+def new_copying_floor(running: ExitStack, folder: Path, answer_size_bytes: int) -> FloorProcess:
+    """The first of three raw floors, as long as `running`; it copies what it gets to the others."""
+    others = [
+        running.enter_context(
+            new_raw_floor(
+                folder / f"copy-{n}", "write", folder / f"copy-{n}.log", answer_size_bytes
+            )
+        )
+        for n in range(COPIES)
+    ]
+    ports = [floor.bootstrap.rpartition(":")[2] for floor in others]
+    program = compile_floor(folder)
+    arguments = [str(program), "copy", str(folder / "first.log"), str(answer_size_bytes), *ports]
+    return running.enter_context(FloorProcess(folder, arguments))
 
 
 def compile_floor(folder: Path) -> Path:
