@@ -119,6 +119,7 @@ class PartitionRunner:
         "_high_watermark",
         "_is_in_sync",
         "_is_log_append_time",
+        "_is_writing",
         "_limits",
         "_may_rewrite",
         "_next_role",
@@ -167,6 +168,7 @@ class PartitionRunner:
         self._high_watermark = high_watermark
         self._is_in_sync = False
         self._next_role: Callable[[], None] | None = None
+        self._is_writing = False
         self._propose_isr = propose_isr
         self._uncommitted_bytes = 0
         self.epochs = epochs
@@ -362,8 +364,20 @@ class PartitionRunner:
         return self._acknowledge(_Appended(base_offset, end_offset, timestamp_ms, acks, settle))
 
     def start_writing(self) -> None:
-        """Much was appended: let the device have it before the system writes it all at once."""
-        self._in_background(self.log.start_writing())
+        """Much was appended: let the device have it before the system writes it all at once.
+
+        One at a time: of a disk that hangs, a thread would be asked for it without end.
+        """
+        if self._is_writing:
+            self.log.postpone_writing()
+            return
+        self._is_writing = True
+        writing = self.log_directory.executor.background(self.log.start_writing())
+        writing.add_done_callback(self._on_writing_started)
+
+    def _on_writing_started(self, started: "asyncio.Future[None]") -> None:
+        self._is_writing = False
+        self.succeeded(started)
 
     def _advance(self, end_offset: Offset, appended_bytes: int, now_ms: int) -> None:
         """Tell the machine how far the log goes and wake whoever may read more now."""

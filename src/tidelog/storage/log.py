@@ -257,6 +257,11 @@ class Log(ReadableLog):
         self._expect_writing(segment)
         return partial(file.start_writing, position, self._written_bytes - position)
 
+    def postpone_writing(self) -> None:
+        """The last one is not over yet: more at once, then."""
+        self.writing_due_at += WRITING_BYTES
+        self.is_writing_due = False
+
     def _expect_writing(self, segment: Segment) -> None:
         """From the end of `segment` on."""
         self._written_bytes = segment.known_size_bytes or 0

@@ -226,6 +226,7 @@ async def test_the_device_gets_what_was_appended_by_the_shortcut_as_well(
     async with twins({}) as both:
         for count in range(1, 14):
             both.send(0, request(plain_batch(1)))
+            await both.settle()
             log = both.served[0].world.runner("t").log
             assert log._written_bytes == count // 4 * 4 * size_bytes
         assert both.counted.taken > 0

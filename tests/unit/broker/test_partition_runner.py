@@ -13,6 +13,7 @@ from tidelog.base.errors import DiskFull, ErrorCode, RequestRefused, StorageErro
 from tidelog.base.ids import Offset
 from tidelog.records.batch import Codec
 from tidelog.records.record import encode_plain_batch
+from tidelog.storage.memory_disk import MemoryLogFile
 
 # Room for one batch of one record and not for two.
 ONE_BATCH = {"internal.segment.bytes": "150"}
@@ -378,3 +379,27 @@ async def test_the_second_to_delete_the_same_records_waits_for_the_first() -> No
         assert await first == 3
         assert await second == 2
         assert world.runner("t").low_watermark == 3
+
+
+@in_virtual_time
+async def test_a_disk_that_hangs_is_asked_once_to_begin_writing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    size_bytes = len(plain_batch(1))
+    monkeypatch.setattr("tidelog.storage.log.WRITING_BYTES", 2 * size_bytes)
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(
+        MemoryLogFile, "start_writing", lambda _, position, size: asked.append((position, size))
+    )
+    async with broker_world() as world:
+        world.create("t")
+        await world.settle()
+        world.executor.hold(BACKGROUND)
+        for _ in range(9):
+            world.produce("t", plain_batch(1))
+        world.executor.release(BACKGROUND)
+        await world.settle()
+        assert asked == [(0, 2 * size_bytes)]
+        world.produce("t", plain_batch(1))
+        await world.settle()
+        assert asked[1:] == [(2 * size_bytes, 8 * size_bytes)]
