@@ -29,6 +29,9 @@ from kio.serial import entity_writer
 from kio.static.primitive import Records, i16, i32, i32Timedelta, i64
 from kio.static.protocol import Entity
 
+from benchmarks.clients import stored_record_count
+from benchmarks.harness import Bench
+from benchmarks.results import Metric
 from tidelog.records.batch import Codec
 from tidelog.records.record import Record, encode_plain_batch
 
@@ -118,6 +121,36 @@ def _time_each(connection: RawConnection, frames: Sequence[bytes]) -> list[float
 
 def middle(sorted_values: Sequence[float]) -> float:
     return sorted_values[len(sorted_values) // 2]
+
+
+def measure_passes(
+    bench: Bench, what: str, systems: Mapping[str, Exchanges], p50: Metric, p99: Metric
+) -> None:
+    """All of `systems` in every round, a few requests each in turn."""
+    for each in bench.passes(what):
+        elapsed_us = time_in_turns(systems)
+        each.record(p50, {name: middle(values) for name, values in elapsed_us.items()})
+        each.record(
+            p99, {name: values[len(values) * 99 // 100] for name, values in elapsed_us.items()}
+        )
+
+
+def answer_size(bootstraps: Mapping[str, str], frame: bytes) -> int:
+    """What a broker answers, so that the floor sends as much."""
+    for bootstrap in bootstraps.values():
+        with RawConnection(bootstrap) as connection:
+            return len(connection.exchange(frame)) - 4
+    return 64
+
+
+def require_stored(bootstraps: Mapping[str, str], topic: str, *, at_least: int) -> None:
+    """An error code would have gone unread; a record that is missing does not.
+
+    One more may be there: the one whose answer the floor has for its pattern.
+    """
+    for name, bootstrap in bootstraps.items():
+        stored = stored_record_count(bootstrap, topic, partition_count=1)
+        assert at_least <= stored <= at_least + 1, f"{name} holds {stored} records"
 
 
 def produce_frame(topic: str, partition: int, batch: bytes, *, acks: int) -> bytes:

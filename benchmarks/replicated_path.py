@@ -17,11 +17,12 @@ from benchmarks.harness import Bench, run_script
 from benchmarks.raw import (
     Exchanges,
     RawConnection,
+    answer_size,
     batch_of,
-    middle,
+    measure_passes,
     now_ms,
     produce_frame,
-    time_in_turns,
+    require_stored,
 )
 from benchmarks.results import Metric
 from benchmarks.subjects import FLOOR, NoCompiler, new_copying_floor
@@ -37,27 +38,19 @@ ACKS_ALL = -1
 def measure(bench: Bench) -> None:
     batch = batch_of(1, VALUE_SIZE_BYTES, timestamp_ms=now_ms())
     frame = produce_frame(TOPIC, 0, batch, acks=ACKS_ALL)
-    systems = _start(bench, frame)
+    bootstraps = _start(bench, frame)
     with ExitStack() as opened:
-        connections = {
-            name: opened.enter_context(RawConnection(bootstrap))
-            for name, bootstrap in systems.items()
+        frames = [frame] * bench.count(COUNT)
+        systems = {
+            name: Exchanges(opened.enter_context(RawConnection(bootstrap)), frames)
+            for name, bootstrap in bootstraps.items()
         }
-        _time(bench, connections, frame)
-
-
-def _time(bench: Bench, connections: dict[str, RawConnection], frame: bytes) -> None:
-    p50 = bench.metric(Metric("one record, p50", "us"))
-    p99 = bench.metric(Metric("one record, p99", "us"))
-    frames = [frame] * bench.count(COUNT)
-    for each in bench.passes("one record at a time"):
-        elapsed_us = time_in_turns(
-            {name: Exchanges(one, frames) for name, one in connections.items()}
-        )
-        each.record(p50, {name: middle(values) for name, values in elapsed_us.items()})
-        each.record(
-            p99, {name: values[len(values) * 99 // 100] for name, values in elapsed_us.items()}
-        )
+        p50 = bench.metric(Metric("one record, p50", "us"))
+        p99 = bench.metric(Metric("one record, p99", "us"))
+        measure_passes(bench, "one record at a time", systems, p50, p99)
+    brokers = {name: each for name, each in bootstraps.items() if name != FLOOR}
+    rounds = bench.warm_up_rounds + bench.rounds
+    require_stored(brokers, TOPIC, at_least=bench.count(COUNT) * rounds)
 
 
 def _start(bench: Bench, frame: bytes) -> dict[str, str]:
@@ -69,21 +62,13 @@ def _start(bench: Bench, frame: bytes) -> dict[str, str]:
     if bench.has(FLOOR):
         try:
             floor = new_copying_floor(
-                bench.running, bench.folder / FLOOR, _answer_size(systems, frame)
+                bench.running, bench.folder / FLOOR, answer_size(systems, frame)
             )
         except NoCompiler as error:
             bench.remarks.append(str(error))
         else:
             systems[FLOOR] = floor.bootstrap
     return systems
-
-
-def _answer_size(systems: dict[str, str], frame: bytes) -> int:
-    """What a broker answers, so that the floor sends as much."""
-    for bootstrap in systems.values():
-        with RawConnection(bootstrap) as connection:
-            return len(connection.exchange(frame)) - 4
-    return 64
 
 
 if __name__ == "__main__":

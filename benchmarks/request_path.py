@@ -11,16 +11,16 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 
-from benchmarks.clients import stored_record_count
 from benchmarks.harness import Bench, run_script
 from benchmarks.raw import (
     Exchanges,
     RawConnection,
+    answer_size,
     batch_of,
-    middle,
+    measure_passes,
     now_ms,
     produce_frame,
-    time_in_turns,
+    require_stored,
 )
 from benchmarks.results import Metric, Target
 from benchmarks.subjects import FLOOR, KAFKA, TIDELOG, NoCompiler, new_broker, new_raw_floor
@@ -38,7 +38,7 @@ def measure(bench: Bench) -> None:
     frame = produce_frame(TOPIC, 0, batch_of(1, VALUE_SIZE_BYTES, timestamp_ms=now_ms()), acks=1)
     bootstraps = _start_brokers(bench)
     if bench.has(FLOOR):
-        answer_size_bytes = _answer_size(bootstraps, frame)
+        answer_size_bytes = answer_size(bootstraps, frame)
         _start_floor(bench, bootstraps, answer_size_bytes)
     with ExitStack() as opened:
         frames = [frame] * bench.count(REQUEST_COUNT)
@@ -55,12 +55,7 @@ def measure(bench: Bench) -> None:
 def _time(bench: Bench, systems: Mapping[str, Exchanges], where: str) -> None:
     p50 = bench.metric(Metric(f"Produce of 1 KB, {where}, p50", "us", (NEAR_THE_FLOOR,)))
     p99 = bench.metric(Metric(f"Produce of 1 KB, {where}, p99", "us"))
-    for each in bench.passes(f"one request at a time, {where}"):
-        elapsed_us = time_in_turns(systems)
-        each.record(p50, {name: middle(values) for name, values in elapsed_us.items()})
-        each.record(
-            p99, {name: values[len(values) * 99 // 100] for name, values in elapsed_us.items()}
-        )
+    measure_passes(bench, f"one request at a time, {where}", systems, p50, p99)
 
 
 def _start_brokers(bench: Bench) -> dict[str, str]:
@@ -72,14 +67,6 @@ def _start_brokers(bench: Bench) -> dict[str, str]:
             create_topic(broker.bootstrap, TOPIC, partition_count=1, config={})
             bootstraps[name] = broker.bootstrap
     return bootstraps
-
-
-def _answer_size(bootstraps: dict[str, str], frame: bytes) -> int:
-    """What a broker answers, so that the floor sends as much."""
-    for bootstrap in bootstraps.values():
-        with RawConnection(bootstrap) as connection:
-            return len(connection.exchange(frame)) - 4
-    return 64
 
 
 def _start_floor(bench: Bench, bootstraps: dict[str, str], answer_size_bytes: int) -> None:
@@ -94,14 +81,10 @@ def _start_floor(bench: Bench, bootstraps: dict[str, str], answer_size_bytes: in
 
 
 def _all_are_stored(bench: Bench, bootstraps: dict[str, str]) -> None:
-    """An error code would have gone unread; a record that is missing does not."""
     placements = 1 if len(bench.cores) == 1 else 2
     rounds = (bench.warm_up_rounds + bench.rounds) * placements
-    at_least = bench.count(REQUEST_COUNT) * rounds
-    for name, bootstrap in bootstraps.items():
-        if name != FLOOR:
-            stored = stored_record_count(bootstrap, TOPIC, partition_count=1)
-            assert at_least <= stored <= at_least + 1, f"{name} holds {stored} records"
+    brokers = {name: each for name, each in bootstraps.items() if name != FLOOR}
+    require_stored(brokers, TOPIC, at_least=bench.count(REQUEST_COUNT) * rounds)
 
 
 if __name__ == "__main__":
