@@ -82,6 +82,15 @@ async def test_later_requests_name_only_what_has_changed() -> None:
 
 
 @in_virtual_time
+async def test_the_next_request_leaves_before_anything_else_happens() -> None:
+    """A turn of the loop is milliseconds under load, and producers wait for followers. I2"""
+    async with followed(1) as (_, leader):
+        await opened(leader)
+        leader.answer(answer(records(1, offset=0, epoch=3)))
+        assert len(leader.far.connection.requests()) == 1
+
+
+@in_virtual_time
 async def test_a_partition_whose_log_is_worked_on_leaves_the_session_until_it_is_ready() -> None:
     async with followed(2, settings={"internal.segment.bytes": "150"}) as (world, leader):
         await opened(leader)

@@ -5,6 +5,7 @@ import gc
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -368,13 +369,16 @@ def test_the_world_does_things_between_processes(world: World) -> None:
 def test_whoever_is_asked_whether_to_go_on_may_let_the_world_run(world: World) -> None:
     """A process goes on afterwards on its own loop, whoever ran meanwhile."""
 
-    async def tick(process: Process) -> None:
+    async def tick(process: Process, every_s: float) -> None:
         while True:
-            async with asyncio.timeout(5):
-                await asyncio.sleep(1)
+            await asyncio.sleep(every_s)
             assert asyncio.get_running_loop() is process.loop
 
-    processes = [world.spawn(name, tick) for name in "abc"]
+    # The second has the last turn of what runs meanwhile, and the next one after it.
+    processes = [
+        world.spawn("a", partial(tick, every_s=1.0)),
+        world.spawn("b", partial(tick, every_s=0.1)),
+    ]
 
     def is_late() -> bool:
         world.run_for(0.5)
