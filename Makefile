@@ -6,7 +6,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := constraints.txt
-MANIFESTS := pyproject.toml $(CONSTRAINTS) hatch_build.py src/tidelog/broker/_fast_produce.pyx
+MANIFESTS := pyproject.toml $(CONSTRAINTS) hatch_build.py $(wildcard src/tidelog/broker/_shortcuts*.p[yx][xi])
 SOURCES := $(wildcard src tests benchmarks scripts hatch_build.py)
 
 # The first of these that is new enough; `make PYTHON=/path/to/python` decides otherwise.

@@ -2,7 +2,7 @@
 
 Without a compiler, or with TIDELOG_PURE_PYTHON set, the package is Python alone and does the same,
 slower. An editable installation gets the compiled file next to its source; it states the checksum
-of that source, and one that has become stale is not used (`tidelog/broker/fast_produce.py`).
+of that source, and one that has become stale is not used (`tidelog/broker/shortcuts.py`).
 """
 
 import os
@@ -15,8 +15,9 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULE = "tidelog.broker._fast_produce"
-SOURCE = Path("src/tidelog/broker/_fast_produce.pyx")
+MODULE = "tidelog.broker._shortcuts"
+SOURCE = Path("src/tidelog/broker/_shortcuts.pyx")
+"""It includes the `.pxi` files beside it."""
 
 
 class CompileHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -56,9 +57,11 @@ def _compile(source: Path, folder: Path) -> Path:
     from Cython.Build import cythonize  # noqa: PLC0415
     from setuptools import Distribution, Extension  # noqa: PLC0415
 
-    checksum = zlib.crc32(source.read_bytes())
+    checksum = 0
+    for path in sorted([source, *source.parent.glob(f"{source.stem}*.pxi")]):
+        checksum = zlib.crc32(path.read_bytes(), checksum)
+        shutil.copy(path, folder)
     copy = folder / source.name
-    shutil.copy(source, copy)
     macros = [("SOURCE_CHECKSUM", f"{checksum}u")]
     extension = Extension(
         MODULE, [str(copy)], define_macros=macros, extra_compile_args=["-O2", "-g0"]

@@ -31,6 +31,7 @@ from tests.support.raw_client import FetchFrom, RawClient
 from tests.support.server_process import ServerFailed
 from tidelog.base.clock import SystemClock
 from tidelog.base.errors import ConfigError, ErrorCode
+from tidelog.broker.after_read import AfterRead
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.network import SocketNetwork
 from tidelog.broker.server import Server, ServerLimits
@@ -229,6 +230,7 @@ def _server() -> Server:
         frame_memory=memory,
         request_memory=memory,
         answer_memory=memory,
+        after_read=AfterRead(asyncio.get_running_loop()),
         dispatch=lambda _connection, _frame: None,
     )
 

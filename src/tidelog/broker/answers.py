@@ -22,6 +22,27 @@ class AnswersInOrder(Protocol):
     def is_closed(self) -> bool: ...
 
 
+class Pending(Protocol):
+    """A place in a connection's queue of answers, as the connection sees it."""
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether it holds back the requests that follow until it is complete."""
+        ...
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether to hurry as soon as the client asks for something else."""
+        ...
+
+    @property
+    def buffers(self) -> Buffers | None: ...
+    @property
+    def size_bytes(self) -> int: ...
+    def hurry(self) -> None: ...
+    def abandon(self) -> None: ...
+
+
 class PendingAnswer:
     """A place in a connection's queue of answers. Completed exactly once, or abandoned."""
 

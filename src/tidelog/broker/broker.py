@@ -24,6 +24,7 @@ from tidelog.base.ids import BrokerId
 from tidelog.base.ports import Clock, Disk
 from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.adoption import adopt
+from tidelog.broker.after_read import AfterRead
 from tidelog.broker.broker_channels import BrokerChannels, ControlledBroker
 from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.control_requests import ControlRequests
@@ -33,7 +34,6 @@ from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.departures import Departures
 from tidelog.broker.disk_executor import DiskExecutor
 from tidelog.broker.dispatch import ColdHandlers, Dispatcher
-from tidelog.broker.fast_produce import fast_produce
 from tidelog.broker.fetch_reader import FetchReader
 from tidelog.broker.forwarding import Forwarding
 from tidelog.broker.handlers.api_versions import ApiVersionsHandler
@@ -60,6 +60,7 @@ from tidelog.broker.replicas import Replicas
 from tidelog.broker.replication_throttle import ReplicationThrottles
 from tidelog.broker.request_tasks import RequestTasks
 from tidelog.broker.server import Server, ServerLimits
+from tidelog.broker.shortcuts import SHORTCUTS
 from tidelog.broker.topic_creation import TopicCreation
 from tidelog.broker.upkeep import Upkeep
 from tidelog.config.broker import BrokerConfig
@@ -149,7 +150,8 @@ class Broker:
         """Start, say so, serve until `stopping`, stop. Raises TidelogError if it cannot start."""
         loop = asyncio.get_running_loop()
         controller = self.controller
-        server = self._server(loop)
+        after_read = AfterRead(loop)
+        server = self._server(loop, after_read)
         endpoints = await self._bind(server)
         image = await controller.join(self._cluster_of_folders())
         log_dirs = await self._open_log_dirs(loop, image.cluster_id)
@@ -160,7 +162,9 @@ class Broker:
         await replicas.start(image)
         control = ControlRequests(controller, replicas)
         controller.use_channels(self._channels(control, tasks))
-        dispatcher = self._dispatcher(loop, tasks, replicas, log_dirs, control, departures)
+        dispatcher = self._dispatcher(
+            loop, after_read, tasks, replicas, log_dirs, control, departures
+        )
         server.dispatch = dispatcher.dispatch
         server.gate.is_reliable = controller.is_reliable
         replicas.on_config_changed(lambda config: server.set_limits(self._limits(config.network)))
@@ -361,7 +365,7 @@ class Broker:
             tasks=tasks,
         )
 
-    def _server(self, loop: asyncio.AbstractEventLoop) -> Server:
+    def _server(self, loop: asyncio.AbstractEventLoop, after_read: AfterRead) -> Server:
         return Server(
             limits=self._limits(self.config.network),
             network=self._ports.network,
@@ -370,6 +374,7 @@ class Broker:
             frame_memory=MemoryBound(_request_memory_bytes(self.config.network)),
             request_memory=self._request_memory,
             answer_memory=self._answer_memory,
+            after_read=after_read,
             dispatch=_not_serving,
         )
 
@@ -419,6 +424,7 @@ class Broker:
             tasks=tasks,
             on_lost=departures.suspect,
             on_found=departures.trust,
+            shortcut=SHORTCUTS.follow,
         )
         return Replicas(
             broker_id=self.config.broker_id,
@@ -444,6 +450,7 @@ class Broker:
     def _dispatcher(
         self,
         loop: asyncio.AbstractEventLoop,
+        after_read: AfterRead,
         tasks: asyncio.TaskGroup,
         replicas: Replicas,
         log_dirs: Sequence[LogDirRunner],
@@ -474,6 +481,8 @@ class Broker:
             answer_memory=self._answer_memory,
             clock=self._ports.clock,
             loop=loop,
+            after_read=after_read,
+            shortcut=SHORTCUTS.fetch,
         )
         metadata = MetadataHandler(
             broker_id=self.config.broker_id,
@@ -504,7 +513,7 @@ class Broker:
             return await dispatcher.answer_forwarded(frame, client_host)
 
         dispatcher = Dispatcher(
-            produce=ProduceHandler(partitions, self._ports.clock, loop, fast_produce),
+            produce=ProduceHandler(partitions, self._ports.clock, loop, SHORTCUTS.produce),
             direct={
                 ApiKey.FETCH: fetch,
                 ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, request_tasks, large),

@@ -34,7 +34,8 @@ from typing import Final, Protocol, cast
 
 from tidelog.base.buffers import new_buffer
 from tidelog.base.errors import WireError
-from tidelog.broker.answers import Buffers, PendingAnswer
+from tidelog.broker.after_read import AfterRead
+from tidelog.broker.answers import Buffers, Pending, PendingAnswer
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.session_gate import SessionGate
 from tidelog.wire.produce_template import ProduceTemplate
@@ -50,14 +51,14 @@ FIRST_OWN_BUFFER_BYTES: Final = 64 * 1024
 TRUSTED_FRAME_BYTES: Final = 2 * 1024 * 1024
 _LENGTH: Final = struct.Struct(">i")
 
-Answer = bytes | Buffers | PendingAnswer | None
+Answer = bytes | Buffers | Pending | None
 
 
-class FastProduce(Protocol):
-    """Answers Produce requests that are like the last one; see `fast_produce.py`."""
+class RequestShortcut(Protocol):
+    """Handles requests that are like the last one; see `shortcuts.py`."""
 
-    def answer(self, view: memoryview, start: int, end: int) -> bytes | None:
-        """The answer to the request in `view[start:end]`, which is done; None if it is not.
+    def answer(self, view: memoryview, start: int, end: int) -> bytes | Pending | None:
+        """The answer to the request in `view[start:end]`; None if nothing was done with it.
 
         Raises WireError, as dispatching does.
         """
@@ -76,6 +77,7 @@ class ConnectionOwner(Protocol):
     request_memory: MemoryBound
     answer_memory: MemoryBound
     gate: SessionGate
+    after_read: AfterRead
     loop: asyncio.AbstractEventLoop
 
     def admit(self, connection: "Connection") -> bool: ...
@@ -105,19 +107,19 @@ class Connection(asyncio.BufferedProtocol):
         "_write_paused",
         "client_software",
         "closing",
-        "fast_produce",
         "last_used_ms",
         "listener_name",
         "peer_host",
         "peer_port",
         "produce_template",
+        "shortcut",
     )
 
     def __init__(self, owner: ConnectionOwner, listener_name: str) -> None:
         self._owner = owner
         self.listener_name = listener_name
         self._transport: asyncio.Transport | None = None
-        self._answers: deque[PendingAnswer] = deque()
+        self._answers: deque[Pending] = deque()
         self._own: bytearray | None = None
         self._filled_bytes = 0
         self._budget_bytes = owner.read_budget_bytes
@@ -138,8 +140,8 @@ class Connection(asyncio.BufferedProtocol):
         self.client_software = ""
         self.produce_template: ProduceTemplate | None = None
         """What the last Produce looked like, for the next one."""
-        self.fast_produce: FastProduce | None = None
-        """The same, compiled; not on every machine."""
+        self.shortcut: RequestShortcut | None = None
+        """For requests like the last one, compiled; not on every machine."""
 
     @property
     def is_closed(self) -> bool:
@@ -192,13 +194,18 @@ class Connection(asyncio.BufferedProtocol):
         if self.closing:
             return
         answered_bytes = 0
-        if self._own is None:
-            answered_bytes = self._handle_only_frame(nbytes)
-            if not answered_bytes:
-                self._handle_frames(self._owner.shared_buffer, nbytes)
-        else:
-            self._filled_bytes += nbytes
-            self._handle_own()
+        after_read = self._owner.after_read
+        after_read.begin()
+        try:
+            if self._own is None:
+                answered_bytes = self._handle_only_frame(nbytes)
+                if not answered_bytes:
+                    self._handle_frames(self._owner.shared_buffer, nbytes)
+            else:
+                self._filled_bytes += nbytes
+                self._handle_own()
+        finally:
+            after_read.end()
         # After the answer: this client has it while we keep our books.
         if self.last_used_ms != self._owner.now_ms:
             self._owner.touched(self)
@@ -212,6 +219,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self.closing = True
+        self.shortcut = None  # It knows us.
         self._drop_own()
         self._ready_bytes = 0
         self._hold(0)
@@ -313,9 +321,9 @@ class Connection(asyncio.BufferedProtocol):
         self._pace_reading()
 
     def _answer(self, view: memoryview, start: int, end: int) -> Answer:
-        fast_produce = self.fast_produce
-        if fast_produce is not None:
-            done = fast_produce.answer(view, start, end)
+        shortcut = self.shortcut
+        if shortcut is not None:
+            done = shortcut.answer(view, start, end)
             if done is not None:
                 return done
         return self._owner.dispatch(self, view[start:end])
@@ -352,7 +360,7 @@ class Connection(asyncio.BufferedProtocol):
         """Put an answer where it belongs; return its size, as far as there is one yet."""
         if answer is None:
             return 0
-        if isinstance(answer, PendingAnswer):
+        if not isinstance(answer, bytes | list):
             if answer.buffers is not None and not self._answers:
                 self._ready_bytes -= answer.size_bytes
                 ready.extend(answer.buffers)

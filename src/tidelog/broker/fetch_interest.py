@@ -2,9 +2,9 @@
 
 A session listens to its partitions, so that an incremental fetch need not look at those that have
 nothing new. A fetch without a session listens only while it is parked. News is cheap: it marks one
-partition and adds up bytes; a parked fetch is looked at again in the loop's next turn, once,
-however many batches arrived until then. While nobody is parked, the first news of a partition is
-all that a session has to hear: it looks at that partition the next time and listens again from
+partition and adds up bytes; a parked fetch is looked at again at the end of the read that brought
+the news, once, however many batches that had. While nobody is parked, the first news of a partition
+is all that a session has to hear: it looks at that partition the next time and listens again from
 there. So a session whose client is gone does not cost every append (T8).
 
 A session serves one request at a time. If a newer one arrives, or the session ends, the older one
@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from tidelog.broker.after_read import AfterRead
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.core.sessions import Fetch, FetchTarget
 
@@ -27,13 +28,22 @@ class FetchAttempt(Protocol):
         ...
 
 
+class Parked(Protocol):
+    """A request that waits for news."""
+
+    available_bytes: int
+
+    def on_news(self, appended_bytes: int) -> None: ...
+    def cancel(self) -> None: ...
+
+
 class ParkedFetch:
     """A fetch that waits for `min_bytes`, for its time to be up, or for an error to tell."""
 
     __slots__ = (
+        "_after_read",
         "_is_due",
         "_look_again",
-        "_loop",
         "_timer",
         "available_bytes",
         "min_bytes",
@@ -43,13 +53,14 @@ class ParkedFetch:
         self,
         *,
         loop: asyncio.AbstractEventLoop,
+        after_read: AfterRead,
         min_bytes: int,
         available_bytes: int,
         timeout_s: float,
         look_again: Callable[[], None],
         expire: Callable[[], None],
     ) -> None:
-        self._loop = loop
+        self._after_read = after_read
         self.min_bytes = min_bytes
         self.available_bytes = available_bytes
         self._look_again = look_again
@@ -63,7 +74,7 @@ class ParkedFetch:
             return
         if appended_bytes == 0 or self.available_bytes >= self.min_bytes:
             self._is_due = True
-            self._loop.call_soon(self._look)
+            self._after_read.call(self._look)
 
     def cancel(self) -> None:
         self._is_due = True
@@ -97,7 +108,7 @@ class FetchInterest:
         self.is_follower = is_follower
         self._hurries = hurries
         self.attempt: FetchAttempt | None = None
-        self.parked: ParkedFetch | None = None
+        self.parked: Parked | None = None
         self._watched: dict[FetchTarget, PartitionRunner] = {}
 
     def on_news(self, target: FetchTarget, appended_bytes: int) -> bool:

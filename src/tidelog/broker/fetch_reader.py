@@ -130,9 +130,9 @@ class FetchReader:
 
     __slots__ = (
         "_answer_memory",
-        "_partitions",
         "fetch_max_bytes",
         "is_rack_aware",
+        "partitions",
         "throttle",
     )
 
@@ -148,7 +148,7 @@ class FetchReader:
         """`throttle` is of what this broker sends as leader."""
         self.throttle = throttle
         self.is_rack_aware = is_rack_aware
-        self._partitions = partitions
+        self.partitions = partitions
         self._answer_memory = answer_memory
         self.fetch_max_bytes = fetch_max_bytes
 
@@ -189,7 +189,7 @@ class FetchReader:
         """The partition that `target` names, or RequestRefused."""
         topic = target.topic
         if target.topic_id is not None:
-            topic = self._partitions.topic_name(target.topic_id)
+            topic = self.partitions.topic_name(target.topic_id)
             if topic is None:
                 raise RequestRefused(ErrorCode.UNKNOWN_TOPIC_ID)
         assert topic is not None
@@ -197,12 +197,12 @@ class FetchReader:
         # As in Kafka, any negative epoch is no claim; other requests know only -1.
         epoch = max(wanted.current_leader_epoch, NO_LEADER_EPOCH)
         if request.replica_id >= 0:
-            runner = self._partitions.led(topic, wanted.partition, epoch)
+            runner = self.partitions.led(topic, wanted.partition, epoch)
             _admit_follower(runner.leading, request)
             return runner
         if request.rack_id is None:
-            return self._partitions.led(topic, wanted.partition, epoch)
-        return self._partitions.readable(topic, wanted.partition, epoch)
+            return self.partitions.led(topic, wanted.partition, epoch)
+        return self.partitions.readable(topic, wanted.partition, epoch)
 
     def note_positions(self, request: FetchRequest) -> None:
         """What a follower asks for says how much it has (R3): tell the leaders of what it names.
@@ -354,7 +354,7 @@ class FetchReader:
         """Whom a consumer in `rack` should ask; None: us."""
         if runner.leader is None:
             return None
-        brokers = self._partitions.image.brokers
+        brokers = self.partitions.image.brokers
 
         def is_near(replica: BrokerId) -> bool:
             broker = brokers.get(replica)

@@ -46,23 +46,26 @@ Settle = Callable[[memoryview | PeerUnreachable], None]
 class Unanswered:
     """A request that was sent, and who is to be called with what comes of it."""
 
-    __slots__ = ("_settle", "_timer", "correlation_id")
+    __slots__ = ("_settle", "correlation_id", "deadline_s")
 
-    def __init__(self, correlation_id: bytes, settle: Settle, timer: asyncio.TimerHandle) -> None:
+    def __init__(self, correlation_id: bytes, settle: Settle, deadline_s: float) -> None:
         self.correlation_id = correlation_id
+        self.deadline_s = deadline_s
         self._settle: Settle | None = settle
-        self._timer = timer
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody cares."""
+        return self._settle is not None
 
     def settle(self, result: memoryview | PeerUnreachable) -> None:
-        settle = self._settle
-        self.forget()
+        settle, self._settle = self._settle, None
         if settle is not None:
             settle(result)
 
     def forget(self) -> None:
         """Whoever asked does not care any more. The answer is still expected, and dropped."""
         self._settle = None
-        self._timer.cancel()
 
 
 class Peer:
@@ -117,10 +120,8 @@ class Peer:
         It must not raise. Raises PeerUnreachable without a connection.
         """
         connection = self._require_connection()
-        reason = f"no answer from {_name(self.address)} for {self._timeout_s:g} s"
-        timer = self._loop.call_later(self._timeout_s, connection.fail, reason)
         correlation_id = bytes(frame[_CORRELATION_ID_AT : _CORRELATION_ID_AT + 4])
-        unanswered = Unanswered(correlation_id, settle, timer)
+        unanswered = Unanswered(correlation_id, settle, self._loop.time() + self._timeout_s)
         connection.send(frame, unanswered)
         return unanswered
 
@@ -147,7 +148,12 @@ class Peer:
         async with self._connecting:
             if self.is_connected:
                 return
-            connection = _PeerConnection(self.address, self._answer_max_bytes)
+            connection = _PeerConnection(
+                self.address,
+                loop=self._loop,
+                timeout_s=self._timeout_s,
+                answer_max_bytes=self._answer_max_bytes,
+            )
             try:
                 async with asyncio.timeout(self._timeout_s):
                     await self._network.connect(*self.address, lambda: connection)
@@ -168,14 +174,27 @@ class _PeerConnection(asyncio.BufferedProtocol):
         "_answer_max_bytes",
         "_filled_bytes",
         "_large",
+        "_loop",
         "_small",
+        "_timeout_s",
+        "_timer",
         "_transport",
         "_waiting",
         "is_lost",
     )
 
-    def __init__(self, address: Address, answer_max_bytes: int) -> None:
+    def __init__(
+        self,
+        address: Address,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        timeout_s: float,
+        answer_max_bytes: int,
+    ) -> None:
         self._address = address
+        self._loop = loop
+        self._timeout_s = timeout_s
+        self._timer: asyncio.TimerHandle | None = None
         self._answer_max_bytes = answer_max_bytes
         self._transport: asyncio.Transport | None = None
         self._small = bytearray(_FIRST_BUFFER_BYTES)
@@ -187,7 +206,22 @@ class _PeerConnection(asyncio.BufferedProtocol):
     def send(self, frame: BytesLike, unanswered: Unanswered) -> None:
         assert self._transport is not None
         self._waiting.append(unanswered)
+        if self._timer is None:
+            # One for all: most answers come long before their time is up.
+            self._timer = self._loop.call_later(self._timeout_s, self._on_time)
         self._transport.write(frame)
+
+    def _on_time(self) -> None:
+        """Somebody may have waited for too long."""
+        self._timer = None
+        for unanswered in self._waiting:
+            if unanswered.is_wanted:
+                rest_s = unanswered.deadline_s - self._loop.time()
+                if rest_s > 0:
+                    self._timer = self._loop.call_later(rest_s, self._on_time)
+                else:
+                    self.fail(f"no answer from {_name(self._address)} for {self._timeout_s:g} s")
+                return
 
     def send_only(self, frame: BytesLike) -> None:
         assert self._transport is not None
@@ -198,6 +232,8 @@ class _PeerConnection(asyncio.BufferedProtocol):
         if self.is_lost:
             return
         self.is_lost = True
+        if self._timer is not None:
+            self._timer.cancel()
         if self._transport is not None:
             self._transport.abort()
         waiting, self._waiting = self._waiting, deque()

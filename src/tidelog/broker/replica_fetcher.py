@@ -35,10 +35,10 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tidelog.base.errors import ErrorCode, WireError
-from tidelog.base.ids import BrokerId
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.broker.follower_runner import FollowerRunner, Position, Verdict
 from tidelog.broker.peers import Peer, PeerUnreachable, Unanswered
 from tidelog.broker.replication_throttle import ReplicationThrottle
@@ -53,7 +53,13 @@ from tidelog.wire.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
-from tidelog.wire.fetch_client import FetchResponse, decode_fetch_response, encode_fetch_request
+from tidelog.wire.fetch_client import (
+    FetchResponse,
+    decode_fetch_response,
+    encode_fetch_request,
+    fetch_request_form,
+)
+from tidelog.wire.primitives import UUID_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -76,12 +82,20 @@ class Lane(Enum):
     BULK = "bulk"
 
 
-class _Told(NamedTuple):
+class Told(NamedTuple):
     """What the leader was told of a partition, and in which request."""
 
     follower: FollowerRunner
     position: Position
     number: int
+
+
+class AnswerShortcut(Protocol):
+    """Takes in answers with little in them; see `shortcuts.py`."""
+
+    def take_in(self, answer: memoryview) -> bytes | bool | None:
+        """The next request. True: to be made yet. None: nothing was done with the answer."""
+        ...
 
 
 class ReplicaFetcher:
@@ -101,6 +115,7 @@ class ReplicaFetcher:
         on_lost: Callable[[BrokerId], None],
         on_found: Callable[[BrokerId], None],
         on_misplaced: Callable[[FollowerRunner], None],
+        shortcut: "Callable[[ReplicaFetcher], AnswerShortcut | None]",
     ) -> None:
         """`throttle` is of what this broker fetches as follower; `on_lost` is told when the leader
         stops answering, `on_found` when it answers again, `on_misplaced` when a partition belongs
@@ -122,7 +137,7 @@ class ReplicaFetcher:
         self._changed: dict[Key, None] = {}
         self._resting: dict[Key, asyncio.TimerHandle] = {}
         self._refused: dict[Key, int] = {}
-        self._told: dict[Key, _Told] = {}
+        self._told: dict[Key, Told] = {}
         self._session_id = NO_SESSION_ID
         self._session_epoch = OPENING_EPOCH
         self._left_session_id = NO_SESSION_ID
@@ -138,6 +153,9 @@ class ReplicaFetcher:
         self._is_unreachable = False
         self._is_expecting = False
         self._next_rest_s = FIRST_REST_MS / 1_000
+        self.is_bulk = lane is Lane.BULK
+        self.bulk_bytes = config.tidelog_replica_bulk_bytes
+        self._shortcut = shortcut(self)
 
     @property
     def has_followers(self) -> bool:
@@ -251,7 +269,14 @@ class ReplicaFetcher:
             return
         self._is_answered_now = True
         try:
-            self._take_in(result)
+            taken_in = None
+            if self._shortcut is not None and isinstance(result, memoryview):
+                taken_in = self._shortcut.take_in(result)
+            if isinstance(taken_in, bytes):
+                self._ask(taken_in)
+                return
+            if taken_in is None:
+                self._take_in(result)
             if self._may_send():
                 self._send_if_any()
         except Exception as error:  # noqa: BLE001 - the task raises it, and knows which may pass
@@ -301,6 +326,9 @@ class ReplicaFetcher:
         )
         self._sent_count += 1
         self._session_epoch = next_epoch(self._session_epoch)
+        self._ask(frame)
+
+    def _ask(self, frame: bytes) -> None:
         self._outstanding.append(self._peer.ask(frame, self._on_settled))
 
     async def _on_failure(self, error: Exception) -> None:
@@ -350,12 +378,19 @@ class ReplicaFetcher:
             told = self._told.get(key)
             if told is not None and told.follower is follower and told.position == position:
                 continue
-            self._told[key] = _Told(follower, position, self._sent_count + 1)
+            self._told[key] = Told(follower, position, self._sent_count + 1)
             topics.setdefault(key[0], []).append(self._wanted(key[1], position))
         return self._fetch_request(
             [(None, topic_id, partitions) for topic_id, partitions in topics.items()],
             [(None, topic_id, partitions) for topic_id, partitions in forgotten.items()],
         )
+
+    def request_form(self) -> tuple[bytes, int]:
+        """A request of this session for one partition, to be filled in, and where its topic is."""
+        nowhere = Position(LeaderEpoch(0), Offset(0), LeaderEpoch(0), Offset(0))
+        topics: list[FetchTopic] = [(None, bytes(UUID_BYTES), [self._wanted(0, nowhere)])]
+        request = self._fetch_request(topics, [])
+        return fetch_request_form(FETCH_VERSION, self._client_id, request)
 
     def _is_throttled(self, follower: FollowerRunner | None) -> bool:
         return (
@@ -420,7 +455,7 @@ class ReplicaFetcher:
                 if asked is not None and asked.number <= number:  # I3
                     self._on_result(asked, result)
 
-    def _on_result(self, asked: _Told, result: FetchPartitionResult) -> None:
+    def _on_result(self, asked: Told, result: FetchPartitionResult) -> None:
         key = _key(asked.follower)
         if self._followers.get(key) is not asked.follower:
             return

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from tidelog.base.ids import BrokerId, TopicPartition
 from tidelog.broker.follower_runner import FollowerRunner
 from tidelog.broker.peers import Peer
-from tidelog.broker.replica_fetcher import Lane, ReplicaFetcher
+from tidelog.broker.replica_fetcher import AnswerShortcut, Lane, ReplicaFetcher
 from tidelog.broker.replication_throttle import ReplicationThrottle
 from tidelog.config.replication import ReplicationConfig
 
@@ -56,9 +56,11 @@ class ReplicaFetchers:
         tasks: asyncio.TaskGroup,
         on_lost: Callable[[BrokerId], None],
         on_found: Callable[[BrokerId], None],
+        shortcut: Callable[[ReplicaFetcher], AnswerShortcut | None],
     ) -> None:
         """`connect` knows where a broker listens; None if it does not. `on_lost` is told when a
         leader stops answering, `on_found` when it answers again."""
+        self._shortcut = shortcut
         self._on_lost = on_lost
         self._on_found = on_found
         self._connect = connect
@@ -155,6 +157,7 @@ class ReplicaFetchers:
             on_lost=self._on_lost,
             on_found=self._on_found,
             on_misplaced=self._change_lane,
+            shortcut=self._shortcut,
         )
         self._fetchers[place] = fetcher
         self._running[fetcher] = self._tasks.create_task(fetcher.run())

@@ -19,6 +19,7 @@ from functools import partial
 
 from tidelog.base.errors import ConfigError
 from tidelog.base.ports import Clock
+from tidelog.broker.after_read import AfterRead
 from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.network import Network, Reserved
@@ -70,6 +71,7 @@ class Server:
         frame_memory: MemoryBound,
         request_memory: MemoryBound,
         answer_memory: MemoryBound,
+        after_read: AfterRead,
         dispatch: Dispatch,
     ) -> None:
         self.limits = limits
@@ -84,6 +86,7 @@ class Server:
         self.request_memory = request_memory
         self.answer_memory = answer_memory
         self.gate = SessionGate(clock, loop)
+        self.after_read = after_read
         self._connections: OrderedDict[Connection, None] = OrderedDict()
         self._per_ip: Counter[str] = Counter()
         self._slow: dict[Connection, tuple[int, int]] = {}

@@ -389,17 +389,14 @@ class FetchSessionCache:
         size = _count(topics)
         if len(self._sessions) >= self._slots_max:
             ended = (*ended, *self._evict_for(size, privileged=privileged, now_ms=now_ms))
-        if (
-            len(self._sessions) >= self._slots_max
-            or self._partition_count + size > self._partitions_max
-        ):
+        if len(self._sessions) >= self._slots_max or not self.has_room_for(size):
             return Opened(SessionlessFetch(topics), (), (), ended)
         session = FetchSession(
             self._unused_id(), privileged=privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms
         )
         added, _ = session.apply(topics, ())
         self._sessions[session.session_id] = session
-        self._touch(session, now_ms)
+        self.touch(session, now_ms)
         return Opened(session, added, (), ended)
 
     def _continue(
@@ -409,14 +406,18 @@ class FetchSessionCache:
         forgotten: Sequence[TopicForgotten],
         now_ms: int,
     ) -> Opened | Refused:
-        if self._partition_count + _count(topics) > self._partitions_max:
+        if not self.has_room_for(_count(topics)):
             return Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, self.close(session.session_id))
         added, removed = session.apply(topics, forgotten)
         if len(session) == 0:  # I2
             return Opened(SessionlessFetch(topics), (), removed, self.close(session.session_id))
         session.epoch = next_epoch(session.epoch)
-        self._touch(session, now_ms)
+        self.touch(session, now_ms)
         return Opened(session, added, removed, ())
+
+    def has_room_for(self, size: int) -> bool:
+        """Whether `size` more partitions may be remembered."""
+        return self._partition_count + size <= self._partitions_max
 
     def _evict_for(self, size: int, *, privileged: bool, now_ms: int) -> Sequence[FetchSession]:
         """Make a slot free if somebody has to give way to a session of `size` partitions."""
@@ -428,7 +429,8 @@ class FetchSessionCache:
             return ()
         return self.close(evictable[0][2])
 
-    def _touch(self, session: FetchSession, now_ms: int) -> None:
+    def touch(self, session: FetchSession, now_ms: int) -> None:
+        """It is used, and may have changed its size."""
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.session_id)
         rank = (session.privileged, len(session), session.session_id)

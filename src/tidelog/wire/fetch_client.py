@@ -75,14 +75,9 @@ def encode_fetch_request(
     version: int, correlation_id: int, client_id: str, request: FetchRequest
 ) -> bytes:
     """The whole frame of a request, of version 12 or later."""
-    limits = request[2:8]
-    if version >= _FIRST_WITH_REPLICA_STATE:
-        start = _START_V15.pack(*limits)
-    else:
-        start = _START_V12.pack(request.replica_id, *limits)
     parts = [
         encode_request_header(ApiKey.FETCH, version, correlation_id, client_id),
-        start,
+        _encode_start(version, request),
         uvarint(len(request.topics) + 1),
     ]
     for name, topic_id, partitions in request.topics:
@@ -98,6 +93,28 @@ def encode_fetch_request(
         )
     parts += (compact_string(request.rack_id or ""), _encode_tagged(version, request))
     return frame(parts)
+
+
+def fetch_request_form(version: int, client_id: str, request: FetchRequest) -> tuple[bytes, int]:
+    """The frame of a request for one topic, and where in it that topic begins."""
+    header = encode_request_header(ApiKey.FETCH, version, 0, client_id)
+    start = _encode_start(version, request)
+    return encode_fetch_request(version, 0, client_id, request), 4 + len(header) + len(start) + 1
+
+
+def fetch_request_end(version: int, request: FetchRequest) -> bytes:
+    """What follows the topics of a request that forgets none."""
+    assert not request.forgotten
+    return b"".join(
+        (uvarint(1), compact_string(request.rack_id or ""), _encode_tagged(version, request))
+    )
+
+
+def _encode_start(version: int, request: FetchRequest) -> bytes:
+    limits = request[2:8]
+    if version >= _FIRST_WITH_REPLICA_STATE:
+        return _START_V15.pack(*limits)
+    return _START_V12.pack(request.replica_id, *limits)
 
 
 def _encode_topic(version: int, name: str | None, topic_id: bytes | None) -> bytes:

@@ -46,6 +46,7 @@ class ProduceTemplate:
         "common_end",
         "common_start",
         "named",
+        "timeout_ms",
         "topic",
         "topic_id",
     )
@@ -58,11 +59,13 @@ class ProduceTemplate:
         topic: str | None,
         topic_id: bytes | None,
         acks: int,
+        timeout_ms: int,
     ) -> None:
         """Only for `template_of`."""
         self.topic = topic
         self.topic_id = topic_id
         self.acks = acks
+        self.timeout_ms = timeout_ms
         self._head = struct.Struct(f">4si{common_end - _AFTER_CORRELATION_ID}si")
         self.common_start, _, self.common, _ = self._head.unpack_from(frame)
         self.common_end = common_end
@@ -127,4 +130,11 @@ def template_of(
     if common_end < header.body_position or frame[start - len(length) : start] != length:
         return None
     assert (topic_id is None) == (header.api_version < FIRST_WITH_TOPIC_ID)
-    return ProduceTemplate(frame, common_end, topic=topic, topic_id=topic_id, acks=request.acks)
+    return ProduceTemplate(
+        frame,
+        common_end,
+        topic=topic,
+        topic_id=topic_id,
+        acks=request.acks,
+        timeout_ms=request.timeout_ms,
+    )

@@ -15,6 +15,7 @@ from kio.serial import entity_reader
 from tests.support.kio_codec import Values, milliseconds, request_bytes
 from tests.unit.broker.fake_transport import FakeTransport, Outbox
 from tests.unit.broker.world import BROKER, LISTENER, World, broker_world
+from tidelog.broker.after_read import AfterRead
 from tidelog.broker.connection import Connection
 from tidelog.broker.dispatch import DirectHandler, Dispatcher
 from tidelog.broker.fast_produce import Shortcut, fast_produce
@@ -62,6 +63,7 @@ class ServedWorld:
         loop = asyncio.get_running_loop()
         self.world = world
         self.answer_memory = MemoryBound(answer_bytes)
+        after_read = AfterRead(loop)
         self.frame_memory = MemoryBound(2**20)
         self.sessions = FetchSessionCache(
             slots_max=session_slots, partitions_max=1_000, chance=Random(3)
@@ -79,6 +81,7 @@ class ServedWorld:
             answer_memory=self.answer_memory,
             clock=world.clock,
             loop=loop,
+            after_read=after_read,
         )
         self.requests = RequestTasks(tasks)
         self.large = LargeRequests(world.request_memory)
@@ -111,6 +114,7 @@ class ServedWorld:
             frame_memory=self.frame_memory,
             request_memory=world.request_memory,
             answer_memory=self.answer_memory,
+            after_read=after_read,
             dispatch=self._dispatcher().dispatch,
         )
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.broker.fake_transport import FakeTransport, Outbox
 from tests.unit.broker.world import ManualClock
 from tidelog.base.errors import WireError
+from tidelog.broker.after_read import AfterRead
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import (
     PENDING_ANSWERS_MAX,
@@ -58,6 +59,7 @@ class Owner:
         self.loop = loop
         self.clock = ManualClock()
         self.gate = SessionGate(self.clock, loop)
+        self.after_read = AfterRead(loop)
         self.frames: list[bytes] = []
         self.pending: list[PendingAnswer] = []
         self.is_forgotten = False

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.sim.networked import CLIENT, PORT, SERVER, Peer, connect, new_network
 from tidelog.base.clock import SystemClock
+from tidelog.broker.after_read import AfterRead
 from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.network import Network
@@ -53,6 +54,7 @@ async def serve(network: Network, process: Process) -> None:
         frame_memory=MemoryBound(2**30),
         request_memory=MemoryBound(2**30),
         answer_memory=MemoryBound(2**30),
+        after_read=AfterRead(process.loop),
         dispatch=echo,
     )
     await server.bind(Listener("PLAINTEXT", SERVER, PORT), backlog=50)

@@ -11,13 +11,16 @@ for that.
 """
 
 import asyncio
+from collections.abc import Callable
 from random import Random
+from typing import Protocol
 
 from tidelog.base.errors import RequestRefused, StorageError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Clock
+from tidelog.broker.after_read import AfterRead
 from tidelog.broker.answers import Buffers, PendingAnswer
-from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.connection import Answer, Connection, RequestShortcut
 from tidelog.broker.fetch_interest import FetchInterest, ParkedFetch
 from tidelog.broker.fetch_reader import (
     ColdRead,
@@ -53,28 +56,33 @@ class FetchHandler:
         answer_memory: MemoryBound,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
+        after_read: AfterRead,
+        shortcut: "FetchShortcut",
     ) -> None:
         self.reader = reader
         self.answer_memory = answer_memory
         self.loop = loop
-        self._sessions = sessions
-        self._clock = clock
+        self.after_read = after_read
+        self.sessions = sessions
+        self.monotonic_ms = clock.monotonic_ms
         self._turns = Random(0)  # Nobody gains by guessing these.
-        self._interests: dict[int, FetchInterest] = {}
+        self.interests: dict[int, FetchInterest] = {}
+        """Of all sessions, by id."""
+        self._shortcut = shortcut
 
     def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
         request = decode_fetch(frame, header.body_position, header.api_version)
-        opened = self._sessions.open(
+        opened = self.sessions.open(
             session_id=request.session_id,
             session_epoch=request.session_epoch,
             topics=request.topics,
             forgotten=request.forgotten,
             uses_topic_ids=header.api_version >= _FIRST_WITH_TOPIC_ID,
             privileged=request.replica_id >= 0,
-            now_ms=self._clock.monotonic_ms(),
+            now_ms=self.monotonic_ms(),
         )
         for session in opened.ended:
-            interest = self._interests.pop(session.session_id, None)
+            interest = self.interests.pop(session.session_id, None)
             if interest is not None:
                 interest.end()
         if isinstance(opened, Refused):
@@ -87,7 +95,7 @@ class FetchHandler:
             # bounded the answer itself sees to its turns; others, and followers, may always ask in
             # one order, and the last ones would never be read.
             fetch.start_at(self._turns.random())
-        interest = self._interests.get(fetch.session_id)
+        interest = self.interests.get(fetch.session_id)
         if interest is None:
             interest = FetchInterest(
                 fetch,
@@ -96,11 +104,72 @@ class FetchHandler:
                 hurries=self.reader.is_rack_aware,
             )
             if isinstance(fetch, FetchSession):
-                self._interests[fetch.session_id] = interest
+                self.interests[fetch.session_id] = interest
         interest.unwatch(opened.removed)
         if request.replica_id >= 0:
+            if request.session_id == fetch.session_id:
+                connection.shortcut = self._shortcut(
+                    self, connection, interest, header, request, frame
+                )
             self.reader.note_positions(request)
+        return self.start(connection, header, request, interest)
+
+    def start(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: FetchRequest,
+        interest: FetchInterest,
+    ) -> Answer:
+        """Answer a request of which the session has heard, now or later."""
         return _Attempt(self, connection, header, request, interest).start()
+
+    def take_over(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: FetchRequest,
+        interest: FetchInterest,
+        place: "PlaceOfAnswer",
+        *,
+        is_expired: bool,
+        wait_s: float,
+    ) -> None:
+        """Go on with a request that has waited elsewhere, for another `wait_s` at most."""
+        attempt = _Attempt(self, connection, header, request, interest)
+        attempt.go_on(place, is_expired=is_expired, wait_s=wait_s)
+
+    def encode_nothing(self, header: RequestHeader, session_id: int) -> Buffers:
+        """The answer to whom there is nothing to tell."""
+        return encode_answer(header, 0, session_id, [])
+
+
+class PlaceOfAnswer(Protocol):
+    """A `PendingAnswer`, as who completes it sees it."""
+
+    @property
+    def is_wanted(self) -> bool: ...
+    def on_abandoned(self, callback: Callable[[], None]) -> None: ...
+    def on_hurried(self, callback: Callable[[], None]) -> None: ...
+    def complete(self, buffers: Buffers) -> None: ...
+
+
+FetchShortcut = Callable[
+    [FetchHandler, Connection, FetchInterest, RequestHeader, FetchRequest, memoryview],
+    RequestShortcut | None,
+]
+
+
+def no_fetch_shortcut(
+    _handler: FetchHandler,
+    _connection: Connection,
+    _interest: FetchInterest,
+    _header: RequestHeader,
+    _request: FetchRequest,
+    _frame: memoryview,
+) -> RequestShortcut | None:
+    """All through Python."""
+    return None
 
 
 class _Attempt:
@@ -116,6 +185,7 @@ class _Attempt:
         "_is_reading",
         "_pending",
         "_request",
+        "_wait_s",
     )
 
     def __init__(
@@ -131,7 +201,8 @@ class _Attempt:
         self._header = header
         self._request = request
         self._interest = interest
-        self._pending: PendingAnswer | None = None
+        self._pending: PlaceOfAnswer | None = None
+        self._wait_s = request.max_wait_ms / 1000
         self._is_expired = request.max_wait_ms <= 0
         self._is_reading = False
         self._is_done = False
@@ -150,12 +221,25 @@ class _Attempt:
     def _wait(self) -> PendingAnswer:
         # Exclusive, as in Kafka: what is asked for behind it could not be answered before it, and
         # large answers would pile up.
-        self._pending = PendingAnswer(self._connection, exclusive=True)
+        pending = PendingAnswer(self._connection, exclusive=True)
         # A follower that has something else to say has a reason: it follows more partitions now.
-        self._pending.gives_way = self._request.replica_id >= 0
-        self._pending.on_abandoned(self._finish)
-        self._pending.on_hurried(self._expire)
-        return self._pending
+        pending.gives_way = self._request.replica_id >= 0
+        self._fill(pending)
+        return pending
+
+    def _fill(self, place: PlaceOfAnswer) -> None:
+        self._pending = place
+        place.on_abandoned(self._finish)
+        place.on_hurried(self._expire)
+
+    def go_on(self, place: PlaceOfAnswer, *, is_expired: bool, wait_s: float) -> None:
+        """The request has a place for its answer already, and has waited a while."""
+        assert self._interest.attempt is None
+        self._interest.attempt = self
+        self._fill(place)
+        self._is_expired = is_expired
+        self._wait_s = wait_s
+        self._look_again()
 
     def _look(self, read_by_thread: ReadByThread | None) -> Buffers | None:
         """The answer, or None if there is nothing to say yet; then somebody calls again."""
@@ -209,9 +293,10 @@ class _Attempt:
             return
         interest.parked = ParkedFetch(
             loop=self._handler.loop,
+            after_read=self._handler.after_read,
             min_bytes=self._request.min_bytes,
             available_bytes=available_bytes,
-            timeout_s=self._request.max_wait_ms / 1000,
+            timeout_s=self._wait_s,
             look_again=self._look_again,
             expire=self._expire,
         )

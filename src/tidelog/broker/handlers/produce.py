@@ -7,15 +7,14 @@ something was refused the connection is closed, because that is the only way to 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ports import Clock
 from tidelog.broker.answers import PendingAnswer
-from tidelog.broker.connection import Answer, Connection
-from tidelog.broker.fast_produce import Shortcut
+from tidelog.broker.connection import Answer, Connection, RequestShortcut
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.produce_results import refused_partition
 from tidelog.broker.request_tasks import AtTheCostOf
@@ -34,6 +33,10 @@ _FIRST_WITH_ZSTD = 7
 _ATTRIBUTES_LOW_BYTE = 22
 
 Results = list[PartitionProduceResult | None]
+ProduceShortcut = Callable[
+    [ProduceTemplate | None, Partitions, Clock, Connection, asyncio.AbstractEventLoop],
+    RequestShortcut | None,
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class ProduceHandler:
     partitions: Partitions
     clock: Clock
     loop: asyncio.AbstractEventLoop
-    shortcut: Shortcut
+    shortcut: ProduceShortcut
 
     def answer_repeated(
         self, connection: Connection, frame: memoryview, template: ProduceTemplate
@@ -82,7 +85,9 @@ class ProduceHandler:
         request = decode_produce(frame, header.body_position, header.api_version)
         template = template_of(frame, header, request)
         connection.produce_template = template
-        connection.fast_produce = self.shortcut(template, self.partitions, self.clock)
+        connection.shortcut = self.shortcut(
+            template, self.partitions, self.clock, connection, self.loop
+        )
         if request.acks not in (-1, 0, 1):
             return self._refuse_all(request, header, ErrorCode.INVALID_REQUIRED_ACKS)
         results: Results = []
@@ -274,3 +279,14 @@ def _refused_transactional(partition: int, transactional_id: str | None) -> Part
 def _settled(result: PartitionProduceResult | None) -> PartitionProduceResult:
     assert result is not None
     return result
+
+
+def no_produce_shortcut(
+    _template: ProduceTemplate | None,
+    _partitions: Partitions,
+    _clock: Clock,
+    _connection: Connection,
+    _loop: asyncio.AbstractEventLoop,
+) -> RequestShortcut | None:
+    """All through Python."""
+    return None

@@ -1,0 +1,598 @@
+# -- Fetch, as a leader ----------------------------------------------------------------------------
+
+# Between the end of what all requests of a session have in common and its first topic.
+cdef int _EPOCH_BYTES = 4
+cdef int _TOPIC_ID_BYTES = 16
+cdef int _WANTED_BYTES = 32
+# More partitions at a time than this are not news of a few records.
+cdef int _NAMED_MAX = 64
+# A larger answer goes out in parts, without being copied.
+cdef Py_ssize_t _COPIED_MAX = 65536
+cdef int _RESULT_BYTES = 4 + 2 + 8 + 8 + 8 + 1 + 4
+
+
+cdef class FastFetch:
+    """Takes in requests of a follower's session that say where it stands, and waits with it."""
+
+    cdef bytes _start
+    cdef bytes _common
+    cdef bytes _end
+    cdef object _handler
+    cdef object _reader
+    cdef object _sessions
+    cdef object _interests
+    cdef object _partitions
+    cdef object _connection
+    cdef object _interest
+    cdef object _session
+    cdef object _header
+    cdef object _request
+    cdef object _loop
+    cdef object _after_read
+    cdef object _timer
+    cdef object _replica
+    cdef object _replica_epoch
+    cdef object _session_id
+    cdef int64_t _min_bytes
+    cdef double _wait_s
+    cdef double _deadline_s
+    cdef FetchWait _waiting
+
+    def __init__(self, handler, connection, interest, header, request, bytes frame, end):
+        """`frame` is a request of this session and `end` what follows its topics."""
+        cdef Py_ssize_t common_end = header.body_position + 4 + 4 + 4 + 1 + 4
+        self._start = frame[:4]
+        self._common = frame[_COMMON_AT:common_end]
+        self._end = end
+        self._handler = handler
+        self._reader = handler.reader
+        self._sessions = handler.sessions
+        self._interests = handler.interests
+        self._partitions = handler.reader.partitions
+        self._connection = connection
+        self._interest = interest
+        self._session = interest.fetch
+        self._session_id = interest.fetch.session_id
+        self._header = header
+        self._request = request._replace(topics=[], forgotten=[])
+        self._loop = handler.loop
+        self._after_read = handler.after_read
+        self._replica = request.replica_id
+        self._replica_epoch = request.replica_epoch
+        self._min_bytes = request.min_bytes
+        self._wait_s = request.max_wait_ms / 1000
+
+    def answer(self, view, Py_ssize_t start, Py_ssize_t end):
+        """The answer to the request in `view[start:end]`; None if that is not ordinary."""
+        cdef Py_buffer held
+        PyObject_GetBuffer(view, &held, PyBUF_SIMPLE)
+        try:
+            if not 0 <= start <= end <= held.len:
+                raise ValueError(f"{start} to {end} is not within {held.len} bytes")
+            return self._answer(<uint8_t *>held.buf + start, end - start)
+        except AssertionError:
+            raise
+        except Exception as error:
+            # As in dispatch.py: whatever else is wrong costs this one connection.
+            logger.exception("request failed")
+            raise WireError("internal error while handling a request") from error
+        finally:
+            PyBuffer_Release(&held)
+
+    cdef object _answer(self, uint8_t *frame, Py_ssize_t size_bytes):
+        cdef Py_ssize_t at = _COMMON_AT + PyBytes_GET_SIZE(self._common)
+        cdef Py_ssize_t end = size_bytes - PyBytes_GET_SIZE(self._end)
+        session = self._session
+        if not self._is_of_our_form(frame, at, end) or not self._may_serve():
+            return None
+        if <int32_t>read_number(frame + at, 4) != <int64_t>session.epoch:
+            return None
+        named = self._named(frame, at + _EPOCH_BYTES, end)
+        if named is None or not self._sessions.has_room_for(len(named)):
+            return None
+        # From here on nothing is refused, and everything has to be done.
+        dirty = session._dirty
+        for target, runner, leader, wanted in named:
+            target.wanted = wanted
+            dirty[target] = None
+        session.epoch = next_epoch(session.epoch)
+        self._sessions.touch(session, self._handler.monotonic_ms())
+        for target, runner, leader, wanted in named:
+            if _get(runner, _RUNNER_LEADER) is leader and not _get(runner, _RUNNER_IS_OFFLINE):
+                runner.on_follower_fetch(
+                    self._replica,
+                    broker_epoch=self._replica_epoch,
+                    fetch_offset=(<tuple>wanted)[2],
+                    log_start_offset=(<tuple>wanted)[4],
+                )
+        correlation_id = <int32_t>read_number(frame + _CORRELATION_ID_AT, 4)
+        if not self._is_at_the_end(named):
+            header = self._header._replace(correlation_id=correlation_id)
+            return self._handler.start(self._connection, header, self._request, self._interest)
+        return self._wait(correlation_id)
+
+    cdef bint _is_of_our_form(self, uint8_t *frame, Py_ssize_t at, Py_ssize_t end):
+        # At least an epoch and the number of topics.
+        return (
+            at + _EPOCH_BYTES < end
+            and memcmp(frame, PyBytes_AS_STRING(self._start), 4) == 0
+            and memcmp(frame + _COMMON_AT, PyBytes_AS_STRING(self._common), at - _COMMON_AT) == 0
+            and memcmp(frame + end, PyBytes_AS_STRING(self._end), PyBytes_GET_SIZE(self._end)) == 0
+        )
+
+    cdef bint _may_serve(self) except -1:
+        """Whether the session is alive and idle, and nothing holds back what followers get."""
+        interest = self._interest
+        reader = self._reader
+        return (
+            (<dict>self._interests).get(self._session_id) is interest
+            and interest.attempt is None
+            and not self._session.is_full
+            and not reader.throttle.is_active
+            and not reader.is_rack_aware
+            and not self._handler.answer_memory.is_exhausted
+        )
+
+    cdef list _named(self, uint8_t *frame, Py_ssize_t at, Py_ssize_t end):
+        """The partitions of the request, each with its runner; None if one is not as it should be.
+
+        Anything that a follower must be told is for Python to tell it.
+        """
+        cdef int topic_count, partition_count
+        cdef list named = []
+        if frame[at] == 0 or frame[at] & 0x80:
+            return None
+        topic_count = frame[at] - 1
+        at += 1
+        for _ in range(topic_count):
+            if at + _TOPIC_ID_BYTES + 1 > end:
+                return None
+            topic_id = PyBytes_FromStringAndSize(<char *>frame + at, _TOPIC_ID_BYTES)
+            targets = (<dict>self._session._topics).get(topic_id)
+            topic = (<dict>self._partitions._names).get(topic_id)
+            at += _TOPIC_ID_BYTES
+            if targets is None or topic is None or frame[at] == 0 or frame[at] & 0x80:
+                return None
+            partition_count = frame[at] - 1
+            at += 1
+            for _ in range(partition_count):
+                if at + _WANTED_BYTES + 1 > end or frame[at + _WANTED_BYTES] != 0:
+                    return None
+                found = self._found(frame + at, <dict>targets, topic)
+                if found is None or len(named) == _NAMED_MAX:
+                    return None
+                named.append(found)
+                at += _WANTED_BYTES + 1
+            if at + 1 > end or frame[at] != 0:
+                return None
+            at += 1
+        return named if at == end else None
+
+    cdef tuple _found(self, uint8_t *wanted, dict targets, str topic):
+        cdef int64_t offset = <int64_t>read_number(wanted + 8, 8)
+        partition = <int32_t>read_number(wanted, 4)
+        target = targets.get(partition)
+        if target is None:
+            return None
+        runner = self._led(topic, partition, <int32_t>read_number(wanted + 4, 4))
+        if runner is None:
+            return None
+        leader = _get(runner, _RUNNER_LEADER)
+        log = _get(runner, _RUNNER_LOG)
+        epochs = _get(runner, _RUNNER_EPOCHS)
+        if type(log) is not Log or type(epochs) is not EpochHistory:
+            return None
+        last_epoch = <int32_t>read_number(wanted + 16, 4)
+        if last_epoch < 0 or last_epoch != _number(epochs, _EPOCHS_LATEST):
+            return None
+        if not _number(log, _LOG_START_OFFSET) <= offset <= _number(leader, _LEADER_END_OFFSET):
+            return None
+        said = tuple.__new__(
+            FetchPartition,
+            (
+                partition,
+                <int32_t>read_number(wanted + 4, 4),
+                offset,
+                last_epoch,
+                <int64_t>read_number(wanted + 20, 8),
+                <int32_t>read_number(wanted + 28, 4),
+            ),
+        )
+        return target, runner, leader, said
+
+    cdef object _led(self, topic, partition, int64_t leader_epoch):
+        """The runner of a partition that this broker leads and our follower may fetch, or None."""
+        runner = (<dict>self._partitions._runners).get((topic, partition))
+        if type(runner) is not PartitionRunner or _get(runner, _RUNNER_IS_OFFLINE):
+            return None
+        leader = _get(runner, _RUNNER_LEADER)
+        if type(leader) is not PartitionLeader or _number(leader, _LEADER_EPOCH) != leader_epoch:
+            return None
+        if self._replica not in <dict>_get(leader, _LEADER_FOLLOWERS):
+            return None
+        if self._replica_epoch < leader.live_brokers.get(self._replica, self._replica_epoch):
+            return None
+        return runner
+
+    cdef bint _is_at_the_end(self, list named) except -1:
+        """Whether there is nothing to read, and so to wait. The session knows then as well."""
+        session = self._session
+        dirty = session._dirty
+        if len(dirty) > len(named):
+            return False
+        news = []
+        for target, runner, leader, wanted in named:
+            log = _get(runner, _RUNNER_LOG)
+            if _get(runner, _RUNNER_LEADER) is not leader or _get(runner, _RUNNER_IS_OFFLINE):
+                return False
+            if target not in dirty or (<tuple>wanted)[2] != _get(leader, _LEADER_END_OFFSET):
+                return False
+            offsets = _offsets(leader, log)
+            told = target.told
+            if told is None:
+                return False
+            if max((<tuple>told)[2], (<tuple>wanted)[4]) < _get(log, _LOG_START_OFFSET):
+                return False
+            if told == offsets:
+                news.append(target)
+        interest = self._interest
+        for target, runner, leader, wanted in named:
+            if (<dict>interest._watched).get(target) is not runner:
+                interest.watch(target, runner)
+        session._noted.clear()
+        for target in news:
+            del dirty[target]
+        return True
+
+    # -- waiting -----------------------------------------------------------------------------------
+
+    cdef FetchWait _wait(self, correlation_id):
+        cdef FetchWait waiting = FetchWait.__new__(FetchWait)
+        interest = self._interest
+        waiting._form = self
+        waiting._correlation_id = correlation_id
+        self._waiting = waiting
+        interest.attempt = waiting
+        interest.parked = waiting
+        # One timer for all requests of the session: most of them end long before their time.
+        self._deadline_s = self._loop.time() + self._wait_s
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._wait_s, self.on_time)
+        return waiting
+
+    def on_time(self):
+        """The time of a request may be up."""
+        cdef FetchWait waiting = self._waiting
+        self._timer = None
+        if waiting is None or waiting._is_over:
+            return
+        cdef double rest_s = self._deadline_s - self._loop.time()
+        if rest_s > 0:
+            self._timer = self._loop.call_later(rest_s, self.on_time)
+        else:
+            waiting.hurry()
+
+
+cdef class FetchWait:
+    """A request that is parked: a `PendingAnswer`, a `FetchAttempt` and a `ParkedFetch` in one.
+
+    Ends with what one read has appended. What is not that simple goes on in Python from here on,
+    as if it had begun there (`_give_over`); this is only the place of its answer then.
+    """
+
+    cdef FastFetch _form
+    cdef int32_t _correlation_id
+    cdef bint _is_due
+    cdef bint _is_over
+    cdef object _on_abandoned
+    cdef object _on_hurried
+    cdef readonly list buffers
+    cdef readonly Py_ssize_t size_bytes
+    cdef public int64_t available_bytes
+
+    exclusive = True
+    gives_way = True
+
+    @property
+    def is_wanted(self):
+        return not self._form._connection.is_closed
+
+    # -- as a ParkedFetch --------------------------------------------------------------------------
+
+    def on_news(self, int64_t appended_bytes):
+        self.available_bytes += appended_bytes
+        if self._is_due or self._is_over:
+            return
+        if appended_bytes == 0 or self.available_bytes >= self._form._min_bytes:
+            self._is_due = True
+            self._form._after_read.call(self.look)
+
+    def cancel(self):
+        self._end()
+
+    def look(self):
+        cdef list buffers
+        self._is_due = False
+        if self._is_over:
+            return
+        connection = self._form._connection
+        try:
+            buffers = self._look()
+            if buffers is None:
+                self._give_over(False)
+            elif buffers:
+                self.complete(buffers)
+        except Exception:
+            with AtTheCostOf(connection, ApiKey.FETCH):
+                raise
+
+    # -- as a FetchAttempt -------------------------------------------------------------------------
+
+    def give_way(self):
+        """Another request of the session has come, or the session has ended."""
+        self._end()
+        # Not now: somebody is in the middle of something, perhaps on this very connection.
+        self._form._loop.call_soon(self.answer_nothing)
+
+    def answer_nothing(self):
+        cdef FastFetch form = self._form
+        with AtTheCostOf(form._connection, ApiKey.FETCH):
+            if self.is_wanted and self.buffers is None:
+                self.complete(form._handler.encode_nothing(self._header(), form._session_id))
+
+    # -- as a PendingAnswer ------------------------------------------------------------------------
+
+    def on_abandoned(self, callback):
+        self._on_abandoned = callback
+
+    def on_hurried(self, callback):
+        self._on_hurried = callback
+
+    def complete(self, list buffers):
+        assert self.buffers is None
+        self.buffers = buffers
+        self.size_bytes = sum(map(len, buffers))
+        self._on_abandoned = self._on_hurried = None
+        self._form._connection.answer_ready(self.size_bytes)
+
+    def hurry(self):
+        callback, self._on_hurried = self._on_hurried, None
+        if callback is not None:
+            callback()
+        elif not self._is_over:
+            self._give_over(True)
+
+    def abandon(self):
+        callback, self._on_abandoned = self._on_abandoned, None
+        if callback is not None:
+            callback()
+        elif not self._is_over:
+            self._end()
+
+    # -- within ------------------------------------------------------------------------------------
+
+    cdef object _header(self):
+        return self._form._header._replace(correlation_id=self._correlation_id)
+
+    cdef int _end(self) except -1:
+        """It is nobody's attempt any more."""
+        cdef FastFetch form = self._form
+        interest = form._interest
+        self._is_over = True
+        if form._waiting is self:
+            form._waiting = None
+        if interest.attempt is self:
+            interest.attempt = None
+            interest.parked = None
+        return 0
+
+    cdef int _give_over(self, bint is_expired) except -1:
+        cdef FastFetch form = self._form
+        self._end()
+        form._handler.take_over(
+            form._connection,
+            self._header(),
+            form._request,
+            form._interest,
+            self,
+            is_expired=is_expired,
+            wait_s=max(0.0, form._deadline_s - form._loop.time()),
+        )
+        return 0
+
+    cdef list _look(self):
+        """The answer; nothing if it is not enough yet; None if Python has to look."""
+        cdef FastFetch form = self._form
+        cdef Py_ssize_t size_bytes = 0
+        session = form._session
+        if session.is_full or form._reader.throttle.is_active or form._reader.is_rack_aware:
+            return None
+        if form._handler.answer_memory.is_exhausted:
+            return None
+        cdef int64_t max_bytes = min(
+            form._request.max_bytes,
+            form._reader.fetch_max_bytes,
+            form._handler.answer_memory.available_bytes,
+        )
+        dirty = session._dirty
+        if len(dirty) > _NAMED_MAX:
+            return None
+        found = []
+        for target in dirty:
+            part = self._part(target, max_bytes - size_bytes)
+            if part is None:
+                return None
+            size_bytes += len(part[3])
+            if size_bytes > _COPIED_MAX:
+                return None
+            found.append(part)
+        if size_bytes < form._min_bytes:
+            return None
+        self._end()
+        session._noted.clear()
+        for target, told, is_news, data in found:
+            if is_news:
+                target.told = told
+            else:
+                del dirty[target]
+            if data:
+                dirty.move_to_end(target)
+        return [_frame_of(self._correlation_id, form._session_id, found)]
+
+    cdef tuple _part(self, target, int64_t room_bytes):
+        """What there is to say of one partition; None if that is not as simple."""
+        cdef FastFetch form = self._form
+        cdef int64_t offset, end_offset
+        wanted = <tuple>target.wanted
+        runner = form._led(
+            (<dict>form._partitions._names).get(target.topic_id), wanted[0], wanted[1]
+        )
+        if runner is None or form._interest._watched.get(target) is not runner:
+            return None
+        leader = _get(runner, _RUNNER_LEADER)
+        log = _get(runner, _RUNNER_LOG)
+        epochs = _get(runner, _RUNNER_EPOCHS)
+        if type(log) is not Log or type(epochs) is not EpochHistory or log.has_aborted:
+            return None
+        if target.told is None or wanted[3] < 0 or wanted[3] != _get(epochs, _EPOCHS_LATEST):
+            return None
+        offset = wanted[2]
+        end_offset = _number(leader, _LEADER_END_OFFSET)
+        if not _number(log, _LOG_START_OFFSET) <= offset <= end_offset:
+            return None
+        if not leader.has_fetched(form._replica):
+            return None
+        data = b""
+        if offset < end_offset:
+            if room_bytes > wanted[5]:
+                room_bytes = wanted[5]
+            if end_offset != _number(log, _LOG_END_OFFSET):
+                return None  # The rest is on its way to the disk.
+            data = _tail(log, offset, room_bytes)
+            if data is None:
+                return None
+        offsets = _offsets(leader, log)
+        return target, offsets, len(data) > 0 or offsets != target.told, data
+
+
+cdef bytes _tail(log, int64_t offset, int64_t room_bytes):
+    """All from `offset` on, as `Log.read_cached` reads it; None if it has to be looked for."""
+    segment = _get(log, _LOG_ACTIVE)
+    recent = <list>_get(log, _LOG_RECENT)
+    place = recent[offset % _RECENT_PLACES]
+    if place is None or type(segment) is not Segment:
+        return None
+    if <int64_t>(<tuple>place)[0] != offset or (<tuple>place)[1] is not segment:
+        return None
+    cdef int64_t position = (<tuple>place)[2]
+    cdef int64_t limit = _number(segment, _SEGMENT_KNOWN_SIZE_BYTES)
+    cdef int64_t size_bytes = limit - position
+    if size_bytes < _HEADER_BYTES or size_bytes > room_bytes:
+        return None
+    cdef bytes data = _read_from_cache(_get(segment, _SEGMENT_FILE), position, size_bytes)
+    if data is None:
+        return None
+    cdef uint8_t *start = <uint8_t *>PyBytes_AS_STRING(data)
+    if start[16] != _MAGIC or <int32_t>read_number(start + 8, 4) > size_bytes - _OVERHEAD_BYTES:
+        return None
+    end_offset = _get(log, _LOG_END_OFFSET)
+    recent[end_offset % _RECENT_PLACES] = (end_offset, segment, limit)
+    return data
+
+
+cdef bytes _read_from_cache(file, int64_t position, int64_t size_bytes):
+    cdef bytes data
+    cdef int flags
+    if type(file) is not RealLogFile:
+        read = file.read_cached(position, size_bytes)
+        return bytes(read) if read is not None and len(read) == size_bytes else None
+    flags = _number(file, _FILE_NOWAIT)
+    if flags == 0:
+        return None
+    data = PyBytes_FromStringAndSize(NULL, size_bytes)
+    if read_at(
+        _number(file, _FILE_DESCRIPTOR), PyBytes_AS_STRING(data), size_bytes, position, flags
+    ) != size_bytes:
+        return None  # It would have to wait, or the disk is broken: Python finds out.
+    return data
+
+
+cdef object _offsets(leader, log):
+    return tuple.__new__(
+        KnownOffsets,
+        (
+            _get(leader, _LEADER_HIGH_WATERMARK),
+            leader.last_stable_offset,
+            _get(log, _LOG_START_OFFSET),
+        ),
+    )
+
+
+cdef bytes _frame_of(int32_t correlation_id, session_id, list found):
+    """The whole answer, of a version with topic ids."""
+    cdef Py_ssize_t size_bytes = 4 + 4 + 1 + 4 + 2 + 4 + 1 + 1
+    cdef list news = [each for each in found if (<tuple>each)[2]]
+    before = None
+    for target, told, _, data in news:
+        if target.topic_id != before:
+            size_bytes += _TOPIC_ID_BYTES + 1 + 1
+            before = target.topic_id
+        size_bytes += _RESULT_BYTES + _length_bytes(len(data) + 1) + len(data) + 1
+    cdef bytes answer = PyBytes_FromStringAndSize(NULL, size_bytes)
+    cdef uint8_t *start = <uint8_t *>PyBytes_AS_STRING(answer)
+    cdef uint8_t *at = start + 20
+    cdef uint8_t *count = NULL
+    write_number(start, 4, size_bytes - 4)
+    write_number(start + 4, 4, <uint64_t>correlation_id)
+    # No tagged fields of the header, no throttling, no error.
+    memset(start + 8, 0, 1 + 4 + 2)
+    write_number(start + 15, 4, <uint64_t><int64_t>session_id)
+    start[19] = 1  # One more than there are topics, here and below partitions.
+    before = None
+    for target, told, _, data in news:
+        if target.topic_id != before:
+            if count is not NULL:
+                at[0] = 0  # No tagged fields of the topic.
+                at += 1
+            before = target.topic_id
+            start[19] += 1
+            memcpy(at, PyBytes_AS_STRING(<bytes>before), _TOPIC_ID_BYTES)
+            count = at + _TOPIC_ID_BYTES
+            count[0] = 1
+            at = count + 1
+        count[0] += 1
+        write_number(at, 4, <uint64_t><int64_t>(<tuple>target.wanted)[0])
+        memset(at + 4, 0, 2)
+        write_number(at + 6, 8, <uint64_t><int64_t>(<tuple>told)[0])
+        write_number(at + 14, 8, <uint64_t><int64_t>(<tuple>told)[1])
+        write_number(at + 22, 8, <uint64_t><int64_t>(<tuple>told)[2])
+        at[30] = 0  # Null for aborted transactions.
+        memset(at + 31, 0xFF, 4)  # No preferred replica.
+        at = _write_length(at + _RESULT_BYTES, PyBytes_GET_SIZE(<bytes>data) + 1)
+        memcpy(at, PyBytes_AS_STRING(<bytes>data), PyBytes_GET_SIZE(<bytes>data))
+        at += PyBytes_GET_SIZE(<bytes>data)
+        at[0] = 0  # No tagged fields of the partition.
+        at += 1
+    if count is not NULL:
+        at[0] = 0
+        at += 1
+    at[0] = 0
+    assert at + 1 == start + size_bytes
+    return answer
+
+
+cdef int _length_bytes(uint64_t length):
+    cdef int size_bytes = 1
+    while length >= 0x80:
+        length >>= 7
+        size_bytes += 1
+    return size_bytes
+
+
+cdef uint8_t *_write_length(uint8_t *at, uint64_t length):
+    while length >= 0x80:
+        at[0] = <uint8_t>(length & 0x7F) | 0x80
+        length >>= 7
+        at += 1
+    at[0] = <uint8_t>length
+    return at + 1

@@ -1,0 +1,39 @@
+"""What a read has made due, done when the read has been handled.
+
+A Produce wakes the fetches that wait for it. Not in the middle of the append, and once however many
+requests one read brings; but not a turn of the loop later either, which costs more than the answer.
+
+    read ──▶ request, request, ... ──▶ answers ──▶ what has become due ──▶ the loop's next event
+"""
+
+import asyncio
+from collections.abc import Callable
+
+
+class AfterRead:
+    """One for all connections of a broker. What is called must not raise."""
+
+    __slots__ = ("_due", "_is_reading", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._is_reading = False
+        self._due: list[Callable[[], None]] = []
+
+    def call(self, callback: Callable[[], None]) -> None:
+        """At the end of the read that is being handled; if there is none, in the next turn."""
+        if self._is_reading:
+            self._due.append(callback)
+        else:
+            self._loop.call_soon(callback)
+
+    def begin(self) -> None:
+        self._is_reading = True
+
+    def end(self) -> None:
+        """What becomes due by what is called here waits for the next turn: others wait as well."""
+        self._is_reading = False
+        if self._due:
+            due, self._due = self._due, []
+            for callback in due:
+                callback()

@@ -1,0 +1,124 @@
+"""The compiled shortcuts for ordinary requests, on machines where they were compiled.
+
+They are built from `_shortcuts.pyx` when tidelog is installed where there is a C compiler
+(`hatch_build.py`). Without them everything takes the way through Python, with the same result.
+"""
+
+import asyncio
+import importlib
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidelog.base.ports import Clock
+from tidelog.broker.connection import Connection, RequestShortcut
+from tidelog.broker.fetch_interest import FetchInterest
+from tidelog.broker.handlers.fetch import FetchHandler, FetchShortcut, no_fetch_shortcut
+from tidelog.broker.handlers.produce import ProduceShortcut, no_produce_shortcut
+from tidelog.broker.partitions import Partitions
+from tidelog.broker.replica_fetcher import AnswerShortcut, ReplicaFetcher
+from tidelog.core.sessions import FetchSession
+from tidelog.wire.api import RequestHeader
+from tidelog.wire.fetch import FetchRequest
+from tidelog.wire.fetch_client import fetch_request_end
+from tidelog.wire.produce_template import ProduceTemplate
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+FOLDER = Path(__file__).parent
+COMMON_MAX_BYTES = 33_000
+"""Of a request, what all of its kind have in common: a name of up to 32 KB and a few numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortcuts:
+    """What makes a shortcut for a connection, or None if only Python will do."""
+
+    produce: ProduceShortcut
+    fetch: FetchShortcut
+    follow: Callable[[ReplicaFetcher], AnswerShortcut | None]
+
+
+def _no_follow_shortcut(_fetcher: ReplicaFetcher) -> AnswerShortcut | None:
+    return None
+
+
+NO_SHORTCUTS = Shortcuts(no_produce_shortcut, no_fetch_shortcut, _no_follow_shortcut)
+"""All through Python, as where there is no compiler."""
+
+
+def source_checksum(folder: Path) -> int:
+    """Of what is compiled, as `hatch_build.py` states it."""
+    checksum = 0
+    for path in sorted([*folder.glob("_shortcuts*.pyx"), *folder.glob("_shortcuts*.pxi")]):
+        checksum = zlib.crc32(path.read_bytes(), checksum)
+    return checksum
+
+
+def _load() -> "ModuleType | None":
+    try:
+        compiled = importlib.import_module("tidelog.broker._shortcuts")
+    except ImportError:
+        return None
+    is_stale = source_checksum(FOLDER) != compiled.SOURCE_CHECKSUM
+    return None if is_stale else compiled
+
+
+_compiled = _load()
+
+
+def is_compiled() -> bool:
+    """Whether this installation has the shortcuts."""
+    return _compiled is not None
+
+
+def _produce_shortcut(
+    template: ProduceTemplate | None,
+    partitions: Partitions,
+    clock: Clock,
+    connection: Connection,
+    loop: asyncio.AbstractEventLoop,
+) -> RequestShortcut | None:
+    """For requests like `template`."""
+    if template is None:
+        return None
+    assert _compiled is not None
+    made: RequestShortcut = _compiled.FastProduce(template, partitions, clock, connection, loop)
+    return made
+
+
+def _fetch_shortcut(
+    handler: FetchHandler,
+    connection: Connection,
+    interest: FetchInterest,
+    header: RequestHeader,
+    request: FetchRequest,
+    frame: memoryview,
+) -> RequestShortcut | None:
+    """For requests of a follower's session."""
+    if not isinstance(interest.fetch, FetchSession) or request.replica_epoch < 0:
+        return None  # Before version 15 a follower says who it is at the start.
+    if request.forgotten or request.rack_id or request.max_wait_ms <= 0:
+        return None
+    end = fetch_request_end(header.api_version, request)
+    if frame[-len(end) :] != end:
+        return None
+    assert _compiled is not None
+    made: RequestShortcut = _compiled.FastFetch(
+        handler, connection, interest, header, request, bytes(frame[:COMMON_MAX_BYTES]), end
+    )
+    return made
+
+
+def _follow_shortcut(fetcher: ReplicaFetcher) -> AnswerShortcut | None:
+    assert _compiled is not None
+    made: AnswerShortcut = _compiled.FastFollow(fetcher)
+    return made
+
+
+SHORTCUTS = NO_SHORTCUTS
+if _compiled is not None:
+    SHORTCUTS = Shortcuts(_produce_shortcut, _fetch_shortcut, _follow_shortcut)
