@@ -45,6 +45,7 @@ from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.isr_proposals import IsrProposals
 from tidelog.broker.large_requests import LargeRequests
 from tidelog.broker.leader_balance import balance_leaders
@@ -118,6 +119,7 @@ class Broker:
         self.config = config
         self.partitions = Partitions()
         self._ports = ports
+        self._turns: HeavyTurns  # Of the loop that `run` finds.
         self._request_memory = MemoryBound(_request_memory_bytes(config.network))
         self._answer_memory = MemoryBound(config.network.tidelog_response_memory_bytes)
         self.controller = ControllerRunner(
@@ -151,7 +153,8 @@ class Broker:
         loop = asyncio.get_running_loop()
         controller = self.controller
         after_read = AfterRead(loop)
-        server = self._server(loop, after_read)
+        turns = self._turns = HeavyTurns(loop)
+        server = self._server(loop, after_read, turns)
         endpoints = await self._bind(server)
         image = await controller.join(self._cluster_of_folders())
         log_dirs = await self._open_log_dirs(loop, image.cluster_id)
@@ -163,7 +166,7 @@ class Broker:
         control = ControlRequests(controller, replicas)
         controller.use_channels(self._channels(control, tasks))
         dispatcher = self._dispatcher(
-            loop, after_read, tasks, replicas, log_dirs, control, departures
+            loop, after_read, turns, tasks, replicas, log_dirs, control, departures
         )
         server.dispatch = dispatcher.dispatch
         server.gate.is_reliable = controller.is_reliable
@@ -336,6 +339,7 @@ class Broker:
             timeout_ms=timeout_ms,
             answer_max_bytes=network.socket_request_max_bytes
             + replication.replica_fetch_response_max_bytes,
+            turns=self._turns,
         )
 
     def _peer_of(self, broker_id: BrokerId) -> Peer | None:
@@ -365,7 +369,9 @@ class Broker:
             tasks=tasks,
         )
 
-    def _server(self, loop: asyncio.AbstractEventLoop, after_read: AfterRead) -> Server:
+    def _server(
+        self, loop: asyncio.AbstractEventLoop, after_read: AfterRead, turns: HeavyTurns
+    ) -> Server:
         return Server(
             limits=self._limits(self.config.network),
             network=self._ports.network,
@@ -375,6 +381,7 @@ class Broker:
             request_memory=self._request_memory,
             answer_memory=self._answer_memory,
             after_read=after_read,
+            turns=turns,
             dispatch=_not_serving,
         )
 
@@ -451,6 +458,7 @@ class Broker:
         self,
         loop: asyncio.AbstractEventLoop,
         after_read: AfterRead,
+        turns: HeavyTurns,
         tasks: asyncio.TaskGroup,
         replicas: Replicas,
         log_dirs: Sequence[LogDirRunner],
@@ -482,6 +490,7 @@ class Broker:
             clock=self._ports.clock,
             loop=loop,
             after_read=after_read,
+            turns=turns,
             shortcut=SHORTCUTS.fetch,
         )
         metadata = MetadataHandler(

@@ -14,6 +14,7 @@ A connection stops handling what it has read, and reading once it holds a whole 
     - the client does not read its answers (`pause_writing`),
     - `PENDING_ANSWERS_MAX` answers are not ready yet, or one that is exclusive,
     - answers of `QUEUED_ANSWERS_MAX_BYTES` are ready but have to wait for an earlier one,
+    - its next request is heavy and others take their turn (`heavy_turns.py`),
     - it has used up its budget of this turn: bytes read, bytes answered, and a share per request
       (fairness; see FINDINGS on a bulk producer).
 
@@ -36,6 +37,7 @@ from tidelog.base.buffers import new_buffer
 from tidelog.base.errors import WireError
 from tidelog.broker.after_read import AfterRead
 from tidelog.broker.answers import Buffers, Pending, PendingAnswer
+from tidelog.broker.heavy_turns import HEAVY_BYTES, HeavyTurns
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.session_gate import SessionGate
 from tidelog.wire.produce_template import ProduceTemplate
@@ -47,6 +49,8 @@ QUEUED_ANSWERS_MAX_BYTES: Final = 1024 * 1024
 # What handling a request takes of the budget, beside its bytes.
 REQUEST_SHARE_BYTES: Final = 128
 FIRST_OWN_BUFFER_BYTES: Final = 64 * 1024
+# Of a large frame, so that the loop can look for other events in between.
+READ_MAX_BYTES: Final = 256 * 1024
 # A frame up to this size gets its whole buffer at once, to spare producers of 1 MB batches a copy.
 TRUSTED_FRAME_BYTES: Final = 2 * 1024 * 1024
 _LENGTH: Final = struct.Struct(">i")
@@ -78,6 +82,7 @@ class ConnectionOwner(Protocol):
     answer_memory: MemoryBound
     gate: SessionGate
     after_read: AfterRead
+    turns: HeavyTurns
     loop: asyncio.AbstractEventLoop
 
     def admit(self, connection: "Connection") -> bool: ...
@@ -91,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_answers",
+        "_awaits_turn",
         "_blocked",
         "_budget_bytes",
         "_budget_spent",
@@ -129,6 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handling = False
         self._blocked = False
         self._exclusive = False
+        self._awaits_turn = False
         self._finishing = False
         self._held_bytes = 0
         self._ready_bytes = 0
@@ -188,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._own is None:
             return self._owner.shared_buffer
-        return memoryview(self._own)[self._filled_bytes :]
+        return memoryview(self._own)[self._filled_bytes : self._filled_bytes + READ_MAX_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.closing:
@@ -200,7 +207,9 @@ class Connection(asyncio.BufferedProtocol):
             if self._own is None:
                 answered_bytes = self._handle_only_frame(nbytes)
                 if not answered_bytes:
-                    self._handle_frames(self._owner.shared_buffer, nbytes)
+                    self._handle_frames(
+                        self._owner.shared_buffer, nbytes, is_first_admitted=False
+                    )
             else:
                 self._filled_bytes += nbytes
                 self._handle_own()
@@ -255,10 +264,13 @@ class Connection(asyncio.BufferedProtocol):
             if self._filled_bytes == len(own):
                 self._grow_own(size_bytes + 4)
             return
+        if not self._may_go_on(size_bytes + 4):
+            self._pace_reading()
+            return  # It stays where it is.
         filled_bytes = self._filled_bytes
         self._drop_own()
         with memoryview(own) as view:
-            self._handle_frames(view, filled_bytes)
+            self._handle_frames(view, filled_bytes, is_first_admitted=True)
 
     def _handle_only_frame(self, nbytes: int) -> int:
         """Handle one whole frame and nothing else, which is what most reads bring.
@@ -294,13 +306,17 @@ class Connection(asyncio.BufferedProtocol):
             self._pace_reading()
         return answered_bytes + 1
 
-    def _handle_frames(self, view: memoryview, end: int) -> None:
+    def _handle_frames(self, view: memoryview, end: int, *, is_first_admitted: bool) -> None:
         """Handle every whole frame in `view[:end]` and keep the rest for later."""
+        is_admitted = is_first_admitted
         position = 0
         ready: Buffers = []
         self._handling = True
         try:
-            while (frame_end := self._frame_end(view, position, end)) and self._may_go_on():
+            while frame_end := self._frame_end(view, position, end):
+                if not is_admitted and not self._may_go_on(frame_end - position):
+                    break
+                is_admitted = False
                 answer = self._answer(view, position + 4, frame_end)
                 position = frame_end
                 self._budget_bytes -= self._collect(answer, ready) + REQUEST_SHARE_BYTES
@@ -337,7 +353,7 @@ class Connection(asyncio.BufferedProtocol):
         frame_end = position + 4 + size_bytes
         return frame_end if frame_end <= end else 0
 
-    def _may_go_on(self) -> bool:
+    def _may_go_on(self, size_bytes: int) -> bool:
         """Whether the next request may be handled; if not, `_go_on` is called when it may."""
         if self.closing:
             return False
@@ -348,13 +364,26 @@ class Connection(asyncio.BufferedProtocol):
             memory.when_available(self._go_on)
         elif not gate.is_open():
             gate.when_open(self._go_on)
-        elif not self._must_wait():
+        elif not self._must_wait() and self._may_take_turn(size_bytes):
             return True
         if self._exclusive and self._answers and self._answers[-1].gives_way:
             # Not now: we are in the middle of a read, or of an answer.
             self._owner.loop.call_soon(self._answers[-1].hurry)
         self._blocked = True
         return False
+
+    def _may_take_turn(self, size_bytes: int) -> bool:
+        turns = self._owner.turns
+        if size_bytes < HEAVY_BYTES or turns.take():
+            return True
+        if not self._awaits_turn:
+            self._awaits_turn = True
+            turns.when_free(self._on_turn)
+        return False
+
+    def _on_turn(self) -> None:
+        self._awaits_turn = False
+        self._go_on()
 
     def _collect(self, answer: Answer, ready: Buffers) -> int:
         """Put an answer where it belongs; return its size, as far as there is one yet."""

@@ -95,6 +95,7 @@ class FetchInterest:
         "attempt",
         "fetch",
         "is_follower",
+        "is_heavy",
         "listener_name",
         "parked",
     )
@@ -107,6 +108,8 @@ class FetchInterest:
         self.listener_name = listener_name
         self.is_follower = is_follower
         self._hurries = hurries
+        self.is_heavy = False
+        """Whether the last answer was, so that the next one probably is."""
         self.attempt: FetchAttempt | None = None
         self.parked: Parked | None = None
         self._watched: dict[FetchTarget, PartitionRunner] = {}

@@ -22,10 +22,12 @@ from typing import Final, NamedTuple, cast
 from tidelog.base.buffers import new_buffer
 from tidelog.base.errors import TidelogError
 from tidelog.base.ports import BytesLike
+from tidelog.broker.heavy_turns import HEAVY_BYTES, HeavyTurns
 from tidelog.broker.network import Network
 
 _LENGTH: Final = struct.Struct(">i")
 _FIRST_BUFFER_BYTES: Final = 64 * 1024
+_READ_MAX_BYTES: Final = 256 * 1024
 CORRELATION_ID_BYTES: Final = 4
 _CORRELATION_ID_AT: Final = 8
 """Behind length, api key and version of a request."""
@@ -79,12 +81,14 @@ class Peer:
         loop: asyncio.AbstractEventLoop,
         timeout_ms: int,
         answer_max_bytes: int,
+        turns: HeavyTurns,
     ) -> None:
         self.address = address
         self._network = network
         self._loop = loop
         self._timeout_s = timeout_ms / 1_000
         self._answer_max_bytes = answer_max_bytes
+        self._turns = turns
         self._connection: _PeerConnection | None = None
         self._connecting: asyncio.Lock = asyncio.Lock()
         self._last_correlation_id = 0
@@ -153,6 +157,7 @@ class Peer:
                 loop=self._loop,
                 timeout_s=self._timeout_s,
                 answer_max_bytes=self._answer_max_bytes,
+                turns=self._turns,
             )
             try:
                 async with asyncio.timeout(self._timeout_s):
@@ -179,6 +184,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
         "_timeout_s",
         "_timer",
         "_transport",
+        "_turns",
         "_waiting",
         "is_lost",
     )
@@ -190,8 +196,10 @@ class _PeerConnection(asyncio.BufferedProtocol):
         loop: asyncio.AbstractEventLoop,
         timeout_s: float,
         answer_max_bytes: int,
+        turns: HeavyTurns,
     ) -> None:
         self._address = address
+        self._turns = turns
         self._loop = loop
         self._timeout_s = timeout_s
         self._timer: asyncio.TimerHandle | None = None
@@ -250,7 +258,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         buffer = self._small if self._large is None else self._large
-        return memoryview(buffer)[self._filled_bytes :]
+        return memoryview(buffer)[self._filled_bytes : self._filled_bytes + _READ_MAX_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.is_lost:
@@ -259,14 +267,36 @@ class _PeerConnection(asyncio.BufferedProtocol):
         if self._large is not None:
             if self._filled_bytes == len(self._large):
                 self._finish_large()
+            elif nbytes == _READ_MAX_BYTES:
+                # There is more, and the loop would read on without looking at anybody else.
+                assert self._transport is not None
+                self._transport.pause_reading()
+                self._loop.call_soon(self._read_on)
             return
         self._take_small()
 
+    def _read_on(self) -> None:
+        if not self.is_lost:
+            assert self._transport is not None
+            self._transport.resume_reading()
+
     def _finish_large(self) -> None:
-        large, self._large = self._large, None
+        large = self._large
         assert large is not None
+        assert self._transport is not None
+        if len(large) >= HEAVY_BYTES and not self._turns.take():
+            self._transport.pause_reading()
+            self._turns.when_free(self._on_turn)
+            return
+        self._large = None
         self._filled_bytes = 0
         self._deliver(memoryview(large)[_LENGTH.size :])
+
+    def _on_turn(self) -> None:
+        if not self.is_lost:
+            assert self._transport is not None
+            self._transport.resume_reading()
+            self._finish_large()
 
     def _take_small(self) -> None:
         """Deliver every whole answer in the first buffer; make room for one that does not fit."""

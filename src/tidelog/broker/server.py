@@ -21,6 +21,7 @@ from tidelog.base.errors import ConfigError
 from tidelog.base.ports import Clock
 from tidelog.broker.after_read import AfterRead
 from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.network import Network, Reserved
 from tidelog.broker.session_gate import SessionGate
@@ -72,6 +73,7 @@ class Server:
         request_memory: MemoryBound,
         answer_memory: MemoryBound,
         after_read: AfterRead,
+        turns: HeavyTurns,
         dispatch: Dispatch,
     ) -> None:
         self.limits = limits
@@ -87,6 +89,7 @@ class Server:
         self.answer_memory = answer_memory
         self.gate = SessionGate(clock, loop)
         self.after_read = after_read
+        self.turns = turns
         self._connections: OrderedDict[Connection, None] = OrderedDict()
         self._per_ip: Counter[str] = Counter()
         self._slow: dict[Connection, tuple[int, int]] = {}

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from tidelog.base.errors import WireError
+from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.network import Network
 from tidelog.broker.peers import Address, Peer, PeerUnreachable
 from tidelog.sim.process import Process
@@ -118,5 +119,6 @@ class SimulatedClient:
                 loop=self._loop,
                 timeout_ms=REQUEST_TIMEOUT_MS,
                 answer_max_bytes=ANSWER_MAX_BYTES,
+                turns=HeavyTurns(self._loop),
             )
         return peer

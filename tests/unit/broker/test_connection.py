@@ -18,6 +18,7 @@ from tidelog.broker.connection import (
     Answer,
     Connection,
 )
+from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.session_gate import SURE_FOR_MS, SessionGate
 
@@ -60,6 +61,7 @@ class Owner:
         self.clock = ManualClock()
         self.gate = SessionGate(self.clock, loop)
         self.after_read = AfterRead(loop)
+        self.turns = HeavyTurns(loop)
         self.frames: list[bytes] = []
         self.pending: list[PendingAnswer] = []
         self.is_forgotten = False

@@ -29,6 +29,7 @@ from tidelog.broker.fetch_reader import (
     ReadByThread,
     TopicResults,
 )
+from tidelog.broker.heavy_turns import HEAVY_BYTES, HeavyTurns
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partition_runner import DiskRead
 from tidelog.broker.request_tasks import AtTheCostOf
@@ -57,12 +58,14 @@ class FetchHandler:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         after_read: AfterRead,
+        turns: HeavyTurns,
         shortcut: "FetchShortcut",
     ) -> None:
         self.reader = reader
         self.answer_memory = answer_memory
         self.loop = loop
         self.after_read = after_read
+        self.turns = turns
         self.sessions = sessions
         self.monotonic_ms = clock.monotonic_ms
         self._turns = Random(0)  # Nobody gains by guessing these.
@@ -176,6 +179,7 @@ class _Attempt:
     """One Fetch request until it is answered."""
 
     __slots__ = (
+        "_awaits_turn",
         "_connection",
         "_handler",
         "_header",
@@ -205,6 +209,7 @@ class _Attempt:
         self._wait_s = request.max_wait_ms / 1000
         self._is_expired = request.max_wait_ms <= 0
         self._is_reading = False
+        self._awaits_turn = False
         self._is_done = False
 
     def start(self) -> Answer:
@@ -215,8 +220,24 @@ class _Attempt:
         if self._handler.answer_memory.is_exhausted:
             self._handler.answer_memory.when_available(self._look_again)
             return self._wait()
+        if not self._may_take_turn():
+            return self._wait()
         buffers = self._look(None)
         return self._wait() if buffers is None else buffers
+
+    def _may_take_turn(self) -> bool:
+        """Whether to look now; if not, we are called when it is our turn."""
+        turns = self._handler.turns
+        if not self._interest.is_heavy or turns.take():
+            return True
+        if not self._awaits_turn:
+            self._awaits_turn = True
+            turns.when_free(self._on_turn)
+        return False
+
+    def _on_turn(self) -> None:
+        self._awaits_turn = False
+        self._look_again()
 
     def _wait(self) -> PendingAnswer:
         # Exclusive, as in Kafka: what is asked for behind it could not be answered before it, and
@@ -251,6 +272,10 @@ class _Attempt:
             self._park(look.size_bytes)
             return None
         self._finish()
+        is_heavy = look.size_bytes >= HEAVY_BYTES
+        if is_heavy and not self._interest.is_heavy:
+            self._handler.turns.take()  # Whoever has a turn now has it in vain.
+        self._interest.is_heavy = is_heavy
         self._interest.fetch.on_answered()
         if look.throttled_bytes:
             self._handler.reader.throttle.record(look.throttled_bytes)
@@ -265,7 +290,8 @@ class _Attempt:
         )
 
     def _look_again(self) -> None:
-        if not self._is_reading:  # Else the thread's end is near, and looks again.
+        # Else the thread's end is near, and looks again.
+        if not self._is_done and not self._is_reading and self._may_take_turn():
             self._complete(None)
 
     def _complete(self, read_by_thread: ReadByThread | None) -> None:
