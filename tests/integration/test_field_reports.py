@@ -32,6 +32,7 @@ from tests.support.server_process import ServerFailed
 from tidelog.base.clock import SystemClock
 from tidelog.base.errors import ConfigError, ErrorCode
 from tidelog.broker.after_read import AfterRead
+from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.network import SocketNetwork
 from tidelog.broker.server import Server, ServerLimits
@@ -231,6 +232,7 @@ def _server() -> Server:
         request_memory=memory,
         answer_memory=memory,
         after_read=AfterRead(asyncio.get_running_loop()),
+        turns=HeavyTurns(asyncio.get_running_loop()),
         dispatch=lambda _connection, _frame: None,
     )
 

@@ -72,7 +72,7 @@ def test_the_wheel_holds_every_module_of_the_tree(wheel: Path) -> None:
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here")
 def test_the_wheel_holds_what_was_compiled(wheel: Path, program: Path) -> None:
     assert "py3-none-any" not in wheel.name
-    answer = _ask(program, "from tidelog.broker.fast_produce import is_compiled; is_compiled()")
+    answer = _ask(program, "from tidelog.broker.shortcuts import is_compiled; is_compiled()")
     assert answer == "True"
 
 

@@ -1,3 +1,6 @@
+# A larger batch or answer goes out in parts, without being copied.
+cdef Py_ssize_t _COPIED_MAX = 65536
+
 # -- one batch -------------------------------------------------------------------------------------
 
 # Where a batch lies in memory, and what its header says of it.
@@ -86,6 +89,37 @@ cdef int _write(Batch *batch, log, int64_t base_offset) except -1:
     _set(log, _LOG_END_OFFSET, last_offset + 1)  # Before the size: I3 of storage/log.py.
     _set(segment, _SEGMENT_KNOWN_SIZE_BYTES, position + batch.size_bytes)
     return 0
+
+
+# What was appended last by a producer, for followers to fetch without a read. Bytes of a segment do
+# not change unless its log is cut.
+cdef object _last_segment = None
+cdef int64_t _last_truncations = 0
+cdef int64_t _last_position = 0
+cdef Py_ssize_t _last_bytes = 0
+cdef bytes _last_batch = None
+
+
+cdef int _remember(Batch *batch, log) except -1:
+    global _last_segment, _last_truncations, _last_position, _last_bytes, _last_batch
+    _last_segment = None
+    if batch.size_bytes > _COPIED_MAX:
+        return 0
+    _last_batch = PyBytes_FromStringAndSize(<char *>batch.start, batch.size_bytes)
+    _last_bytes = batch.size_bytes
+    _last_segment = _get(log, _LOG_ACTIVE)
+    _last_truncations = _number(log, _LOG_TRUNCATIONS)
+    _last_position = _number(_last_segment, _SEGMENT_KNOWN_SIZE_BYTES) - batch.size_bytes
+    return 0
+
+
+cdef bytes _remembered(log, segment, int64_t position, int64_t size_bytes):
+    """The bytes at `position`, if they are those that were appended last."""
+    if _last_segment is not segment or _last_truncations != _number(log, _LOG_TRUNCATIONS):
+        return None
+    if _last_position != position or _last_bytes != size_bytes:
+        return None
+    return _last_batch
 
 
 cdef int _append_to_file(Batch *batch, file) except -1:

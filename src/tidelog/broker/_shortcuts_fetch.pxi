@@ -6,8 +6,6 @@ cdef int _TOPIC_ID_BYTES = 16
 cdef int _WANTED_BYTES = 32
 # More partitions at a time than this are not news of a few records.
 cdef int _NAMED_MAX = 64
-# A larger answer goes out in parts, without being copied.
-cdef Py_ssize_t _COPIED_MAX = 65536
 cdef int _RESULT_BYTES = 4 + 2 + 8 + 8 + 8 + 1 + 4
 
 
@@ -487,9 +485,12 @@ cdef bytes _tail(log, int64_t offset, int64_t room_bytes):
     cdef int64_t position = (<tuple>place)[2]
     cdef int64_t limit = _number(segment, _SEGMENT_KNOWN_SIZE_BYTES)
     cdef int64_t size_bytes = limit - position
+    cdef bytes data
     if size_bytes < _HEADER_BYTES or size_bytes > room_bytes:
         return None
-    cdef bytes data = _read_from_cache(_get(segment, _SEGMENT_FILE), position, size_bytes)
+    data = _remembered(log, segment, position, size_bytes)
+    if data is None:
+        data = _read_from_cache(_get(segment, _SEGMENT_FILE), position, size_bytes)
     if data is None:
         return None
     cdef uint8_t *start = <uint8_t *>PyBytes_AS_STRING(data)

@@ -56,7 +56,7 @@ cdef class FastFollow:
             _get(runner, _RUNNER_LOG), _LOG_START_OFFSET
         ):
             return None
-        if not _copy(&batch, runner, follower._clock.now_ms()):
+        if not _copy(&batch, runner, follower._clock):
             return None
         log = _get(runner, _RUNNER_LOG)
         high_watermark = <int64_t>read_number(result + 6, 8)
@@ -196,7 +196,7 @@ cdef bint _may_follow(Batch *batch, follower, told) except -1:
     return _checksum(batch) == <uint32_t>read_number(start + 17, 4)
 
 
-cdef bint _copy(Batch *batch, runner, now_ms) except -1:
+cdef bint _copy(Batch *batch, runner, clock) except -1:
     """Append the leader's batch as it is. False if the disk is against it."""
     log = _get(runner, _RUNNER_LOG)
     flusher = _get(runner, _RUNNER_FLUSHER)
@@ -212,6 +212,6 @@ cdef bint _copy(Batch *batch, runner, now_ms) except -1:
             tuple.__new__(BatchHeader, HEADER.unpack_from(_records(batch)))
         )
     if unflushed == 0:
-        _set(flusher, _FLUSHER_UNFLUSHED_SINCE_MS, now_ms)
+        _set(flusher, _FLUSHER_UNFLUSHED_SINCE_MS, clock.now_ms())
     _set(flusher, _FLUSHER_UNFLUSHED_RECORDS, unflushed + record_count)
     return True

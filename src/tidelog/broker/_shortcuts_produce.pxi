@@ -16,10 +16,11 @@ cdef class FastProduce:
     cdef object _partitions
     cdef object _connection
     cdef object _loop
+    cdef object _after_read
     cdef object _now_ms
     """None: the clock of the system."""
 
-    def __init__(self, template, partitions, clock, connection, loop):
+    def __init__(self, template, partitions, clock, connection, loop, after_read):
         self._start = template.common_start
         self._common = template.common
         self._topic = template.topic
@@ -29,6 +30,7 @@ cdef class FastProduce:
         self._timeout_s = max(0, template.timeout_ms) / 1000
         self._connection = connection
         self._loop = loop
+        self._after_read = after_read
         self._partitions = partitions
         self._now_ms = None if type(clock) is SystemClock else clock.now_ms
         # Length, correlation id, what names the topic; then partition, error code, base offset,
@@ -80,6 +82,8 @@ cdef class FastProduce:
         cdef int64_t base_offset = _append(&batch, runner, now_ms)
         if base_offset < 0:
             return None
+        if self._after_read.has_one_request:
+            self._after_read.do()
         if self._acks == _ACKS_ALL and _get(_get(runner, _RUNNER_LEADER), _LEADER_FOLLOWERS):
             return self._wait(&batch, runner, frame, partition_at, base_offset)
         cdef int64_t log_start = _number(_get(runner, _RUNNER_LOG), _LOG_START_OFFSET)
@@ -326,6 +330,7 @@ cdef int64_t _append(Batch *batch, runner, int64_t now_ms) except -2:
         _set(flusher, _FLUSHER_UNFLUSHED_SINCE_MS, now_ms)
     _set(flusher, _FLUSHER_UNFLUSHED_RECORDS, unflushed + batch.last_offset_delta + 1)
     if _get(leader, _LEADER_FOLLOWERS):
+        _remember(batch, log)
         runner._advance(_get(log, _LOG_END_OFFSET), batch.size_bytes, now_ms)
     elif leader.on_append(_get(log, _LOG_END_OFFSET), now_ms=now_ms):
         waiters = _get(runner, _RUNNER_WAITERS)

@@ -4,6 +4,9 @@ A Produce wakes the fetches that wait for it. Not in the middle of the append, a
 requests one read brings; but not a turn of the loop later either, which costs more than the answer.
 
     read ──▶ request, request, ... ──▶ answers ──▶ what has become due ──▶ the loop's next event
+
+A shortcut that has handled the only request of a read does not wait for the end: what it has yet to
+do is done while the others, in their processes, are at work.
 """
 
 import asyncio
@@ -13,11 +16,13 @@ from collections.abc import Callable
 class AfterRead:
     """One for all connections of a broker. What is called must not raise."""
 
-    __slots__ = ("_due", "_is_reading", "_loop")
+    __slots__ = ("_due", "_is_reading", "_loop", "has_one_request")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._is_reading = False
+        self.has_one_request = False
+        """Whether the read has brought one request, whole, and nothing else."""
         self._due: list[Callable[[], None]] = []
 
     def call(self, callback: Callable[[], None]) -> None:
@@ -33,7 +38,12 @@ class AfterRead:
     def end(self) -> None:
         """What becomes due by what is called here waits for the next turn: others wait as well."""
         self._is_reading = False
+        self.has_one_request = False
         if self._due:
-            due, self._due = self._due, []
-            for callback in due:
-                callback()
+            self.do()
+
+    def do(self) -> None:
+        """Call what is due already."""
+        due, self._due = self._due, []
+        for callback in due:
+            callback()

@@ -522,7 +522,9 @@ class Broker:
             return await dispatcher.answer_forwarded(frame, client_host)
 
         dispatcher = Dispatcher(
-            produce=ProduceHandler(partitions, self._ports.clock, loop, SHORTCUTS.produce),
+            produce=ProduceHandler(
+                partitions, self._ports.clock, loop, after_read, SHORTCUTS.produce
+            ),
             direct={
                 ApiKey.FETCH: fetch,
                 ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, request_tasks, large),

@@ -207,9 +207,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._own is None:
                 answered_bytes = self._handle_only_frame(nbytes)
                 if not answered_bytes:
-                    self._handle_frames(
-                        self._owner.shared_buffer, nbytes, is_first_admitted=False
-                    )
+                    self._handle_frames(self._owner.shared_buffer, nbytes, is_first_admitted=False)
             else:
                 self._filled_bytes += nbytes
                 self._handle_own()
@@ -287,6 +285,7 @@ class Connection(asyncio.BufferedProtocol):
         if owner.request_memory.is_exhausted or not owner.gate.is_open():
             return 0
         self._handling = True
+        owner.after_read.has_one_request = True
         try:
             answer = self._answer(view, 4, nbytes)
         except WireError as error:

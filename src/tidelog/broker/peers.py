@@ -294,9 +294,8 @@ class _PeerConnection(asyncio.BufferedProtocol):
 
     def _on_turn(self) -> None:
         if not self.is_lost:
-            assert self._transport is not None
-            self._transport.resume_reading()
             self._finish_large()
+            self._read_on()
 
     def _take_small(self) -> None:
         """Deliver every whole answer in the first buffer; make room for one that does not fit."""

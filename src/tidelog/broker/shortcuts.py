@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.base.ports import Clock
+from tidelog.broker.after_read import AfterRead
 from tidelog.broker.connection import Connection, RequestShortcut
 from tidelog.broker.fetch_interest import FetchInterest
 from tidelog.broker.handlers.fetch import FetchHandler, FetchShortcut, no_fetch_shortcut
@@ -81,12 +82,15 @@ def _produce_shortcut(
     clock: Clock,
     connection: Connection,
     loop: asyncio.AbstractEventLoop,
+    after_read: AfterRead,
 ) -> RequestShortcut | None:
     """For requests like `template`."""
     if template is None:
         return None
     assert _compiled is not None
-    made: RequestShortcut = _compiled.FastProduce(template, partitions, clock, connection, loop)
+    made: RequestShortcut = _compiled.FastProduce(
+        template, partitions, clock, connection, loop, after_read
+    )
     return made
 
 

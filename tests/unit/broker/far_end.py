@@ -2,8 +2,10 @@
 
 import asyncio
 import struct
+from collections.abc import Callable
 
 from tidelog.base.ports import BytesLike
+from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.network import ProtocolFactory, Reserved
 from tidelog.broker.peers import Address, Peer
 
@@ -19,6 +21,17 @@ class FarTransport(asyncio.Transport):
         self.written = bytearray()
         self.protocol = protocol
         self.is_closed = False
+        self.is_paused = False
+        self.on_resumed: Callable[[], None] | None = None
+
+    def pause_reading(self) -> None:
+        assert not self.is_paused
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+        if self.on_resumed is not None:
+            asyncio.get_running_loop().call_soon(self.on_resumed)
 
     def write(self, data: BytesLike) -> None:
         assert not self.is_closed
@@ -36,6 +49,7 @@ class FarConnection:
 
     def __init__(self, transport: FarTransport) -> None:
         self._transport = transport
+        self._unsent = bytearray()
 
     @property
     def is_closed(self) -> bool:
@@ -52,14 +66,21 @@ class FarConnection:
         return frames
 
     def send(self, data: bytes, *, chunk_bytes: int = 2**30) -> None:
-        """As a socket does: what the reader has room for, and perhaps less."""
-        protocol, rest = self._transport.protocol, memoryview(data)
-        while rest and not self.is_closed:
+        """As a socket does: what the reader has room for, and perhaps less; and when it will."""
+        transport = self._transport
+        self._unsent += data
+        transport.on_resumed = lambda: self._go_on(chunk_bytes)
+        self._go_on(chunk_bytes)
+
+    def _go_on(self, chunk_bytes: int) -> None:
+        protocol, rest = self._transport.protocol, memoryview(bytes(self._unsent))
+        while rest and not self.is_closed and not self._transport.is_paused:
             buffer = memoryview(protocol.get_buffer(-1))
             assert len(buffer) > 0
             size_bytes = min(len(buffer), chunk_bytes, len(rest))
             buffer[:size_bytes] = rest[:size_bytes]
             rest = rest[size_bytes:]
+            del self._unsent[:size_bytes]
             protocol.buffer_updated(size_bytes)
 
     def close(self) -> None:
@@ -105,4 +126,5 @@ class FarEnd:
             loop=asyncio.get_running_loop(),
             timeout_ms=self.timeout_ms,
             answer_max_bytes=2**20,
+            turns=HeavyTurns(asyncio.get_running_loop()),
         )

@@ -8,6 +8,7 @@ from tests.unit.broker.served import ServedWorld
 from tests.unit.broker.world import LISTENER
 from tidelog.base.ports import BytesLike
 from tidelog.broker.connection import Connection
+from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.network import ProtocolFactory, Reserved
 from tidelog.broker.peers import Address, Peer
 
@@ -94,4 +95,5 @@ class PipedNetwork:
             loop=asyncio.get_running_loop(),
             timeout_ms=10_000,
             answer_max_bytes=2**20,
+            turns=HeavyTurns(asyncio.get_running_loop()),
         )

@@ -18,7 +18,6 @@ from tests.unit.broker.world import BROKER, LISTENER, World, broker_world
 from tidelog.broker.after_read import AfterRead
 from tidelog.broker.connection import Connection
 from tidelog.broker.dispatch import DirectHandler, Dispatcher
-from tidelog.broker.fast_produce import Shortcut, fast_produce
 from tidelog.broker.fetch_reader import FetchReader
 from tidelog.broker.handlers.api_versions import ApiVersionsHandler
 from tidelog.broker.handlers.fetch import FetchHandler
@@ -26,12 +25,14 @@ from tidelog.broker.handlers.find_coordinator import FindCoordinatorHandler
 from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.large_requests import LargeRequests
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.network import SocketNetwork
 from tidelog.broker.replication_throttle import ReplicationThrottle
 from tidelog.broker.request_tasks import RequestTasks
 from tidelog.broker.server import Server, ServerLimits
+from tidelog.broker.shortcuts import SHORTCUTS, Shortcuts
 from tidelog.core.sessions import FetchSessionCache
 from tidelog.records.batch import iter_headers
 from tidelog.records.record import Record, decode_records
@@ -57,13 +58,14 @@ class ServedWorld:
         *,
         session_slots: int,
         answer_bytes: int,
-        shortcut: Shortcut,
+        shortcuts: Shortcuts,
         is_rack_aware: bool,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.world = world
         self.answer_memory = MemoryBound(answer_bytes)
         after_read = AfterRead(loop)
+        turns = HeavyTurns(loop)
         self.frame_memory = MemoryBound(2**20)
         self.sessions = FetchSessionCache(
             slots_max=session_slots, partitions_max=1_000, chance=Random(3)
@@ -82,10 +84,12 @@ class ServedWorld:
             clock=world.clock,
             loop=loop,
             after_read=after_read,
+            turns=turns,
+            shortcut=shortcuts.fetch,
         )
         self.requests = RequestTasks(tasks)
         self.large = LargeRequests(world.request_memory)
-        self.produce = ProduceHandler(partitions, world.clock, loop, shortcut)
+        self.produce = ProduceHandler(partitions, world.clock, loop, after_read, shortcuts.produce)
         self.direct: dict[ApiKey, DirectHandler] = {
             ApiKey.FETCH: self.fetch,
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, self.requests, self.large),
@@ -115,6 +119,7 @@ class ServedWorld:
             request_memory=world.request_memory,
             answer_memory=self.answer_memory,
             after_read=after_read,
+            turns=turns,
             dispatch=self._dispatcher().dispatch,
         )
 
@@ -407,16 +412,19 @@ async def served_world(
     session_slots: int = 10,
     answer_bytes: int = 2**20,
     dir_count: int = 1,
-    shortcut: Shortcut = fast_produce,
+    shortcuts: Shortcuts = SHORTCUTS,
     is_rack_aware: bool = False,
 ) -> AsyncIterator[ServedWorld]:
-    async with broker_world(dir_count=dir_count) as world, asyncio.TaskGroup() as tasks:
+    async with (
+        broker_world(dir_count=dir_count, shortcuts=shortcuts) as world,
+        asyncio.TaskGroup() as tasks,
+    ):
         yield ServedWorld(
             world,
             tasks,
             session_slots=session_slots,
             answer_bytes=answer_bytes,
-            shortcut=shortcut,
+            shortcuts=shortcuts,
             is_rack_aware=is_rack_aware,
         )
 

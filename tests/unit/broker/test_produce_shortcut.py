@@ -2,7 +2,7 @@
 
 Twins: two brokers in memory, one with the shortcut and one without, that are sent the same requests
 and meet with the same changes. After every step their answers, their files and their books must
-be equal. That is the whole specification of `_fast_produce.pyx`.
+be equal. That is the whole specification of `_shortcuts_produce.pxi`.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import resource
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from uuid import UUID
@@ -29,10 +30,12 @@ from tests.unit.broker.simulated_loop import in_virtual_time
 from tidelog.base.errors import DiskFull, ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import NO_OFFSET, TopicId
 from tidelog.base.ports import Clock
-from tidelog.broker.connection import FastProduce
-from tidelog.broker.fast_produce import fast_produce, is_compiled, no_shortcut
+from tidelog.broker.after_read import AfterRead
+from tidelog.broker.answers import Pending
+from tidelog.broker.connection import Connection, RequestShortcut
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.partitions import Partitions
+from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, Shortcuts, is_compiled
 from tidelog.records.batch import Codec
 from tidelog.storage.disk import RealDisk
 from tidelog.wire.api import ApiKey
@@ -65,19 +68,29 @@ class Counted:
     def __init__(self) -> None:
         self.taken = 0
 
-    def shortcut(
-        self, template: ProduceTemplate | None, partitions: Partitions, clock: Clock
-    ) -> FastProduce | None:
-        made = fast_produce(template, partitions, clock)
+    def produce(
+        self,
+        template: ProduceTemplate | None,
+        partitions: Partitions,
+        clock: Clock,
+        connection: Connection,
+        loop: asyncio.AbstractEventLoop,
+        after_read: AfterRead,
+    ) -> RequestShortcut | None:
+        made = SHORTCUTS.produce(template, partitions, clock, connection, loop, after_read)
         return None if made is None else _Counting(self, made)
+
+    @property
+    def shortcuts(self) -> Shortcuts:
+        return replace(SHORTCUTS, produce=self.produce)
 
 
 class _Counting:
-    def __init__(self, counted: Counted, made: FastProduce) -> None:
+    def __init__(self, counted: Counted, made: RequestShortcut) -> None:
         self._counted = counted
         self._made = made
 
-    def answer(self, view: memoryview, start: int, end: int) -> bytes | None:
+    def answer(self, view: memoryview, start: int, end: int) -> bytes | Pending | None:
         before = bytes(view[start:end])
         answer = self._made.answer(view, start, end)
         if answer is None:
@@ -127,8 +140,8 @@ class Twins:
 async def twins(config: dict[str, str]) -> AsyncIterator[Twins]:
     counted = Counted()
     async with (
-        served_world(shortcut=counted.shortcut) as quick,
-        served_world(shortcut=no_shortcut) as slow,
+        served_world(shortcuts=counted.shortcuts) as quick,
+        served_world(shortcuts=NO_SHORTCUTS) as slow,
     ):
         both = Twins((quick, slow), counted)
         both.each(
@@ -309,13 +322,13 @@ async def test_who_waits_for_records_is_woken() -> None:
         both.send(0, request(plain_batch()))
         await both.settle()
         both.connect()
-        for client in both.clients[1]:
-            client.fetch({("t", 0): 3}, max_wait_ms=10_000)
-        both.send(0, request(plain_batch()))
+        version, values = request(plain_batch())
+        for producer, consumer in zip(*both.clients, strict=True):
+            consumer.fetch({("t", 0): 3}, max_wait_ms=10_000)
+            producer.send_together([producer.frame(ApiKey.PRODUCE, version, values)])
+            assert consumer.fetched().offsets() == [3, 4, 5]
         assert both.counted.taken == 1
-        for client in both.clients[1]:
-            await client.served.world.settle()
-            assert client.fetched().offsets() == [3, 4, 5]
+        both.compare()
 
 
 # -- the real disk -------------------------------------------------------------------------------
@@ -326,7 +339,7 @@ async def test_a_write_that_the_disk_takes_in_part_is_all_or_nothing(tmp_path: P
     """A limit on the size of files does to `write` what a full disk does."""
     counted = Counted()
     path = tmp_path / "segment.log"
-    async with served_world(shortcut=counted.shortcut) as served:
+    async with served_world(shortcuts=counted.shortcuts) as served:
         served.world.create("t", config={})
         await served.world.settle()
         client = served.client()

@@ -25,6 +25,7 @@ from tidelog.broker.peers import Peer
 from tidelog.broker.replica_fetchers import ReplicaFetchers
 from tidelog.broker.replicas import Replicas, Role
 from tidelog.broker.replication_throttle import ReplicationThrottle
+from tidelog.broker.shortcuts import SHORTCUTS, Shortcuts
 from tidelog.broker.upkeep import Upkeep
 from tidelog.config.broker import BrokerConfig
 from tidelog.core.controller.changes import (
@@ -118,6 +119,7 @@ class World:
         *,
         dir_count: int,
         settings: Mapping[str, str],
+        shortcuts: Shortcuts,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.tasks = tasks
@@ -156,6 +158,7 @@ class World:
             tasks=tasks,
             on_lost=self.lost.append,
             on_found=self.lost.remove,
+            shortcut=shortcuts.follow,
         )
         self.replicas = Replicas(
             broker_id=BROKER,
@@ -431,6 +434,7 @@ async def broker_world(
     before: World | None = None,
     settings: Mapping[str, str] | None = None,
     is_vouched_for: bool = True,
+    shortcuts: Shortcuts = SHORTCUTS,
 ) -> AsyncIterator[World]:
     """A broker with empty log directories, or on the disk and in the cluster of one `before`.
 
@@ -443,7 +447,9 @@ async def broker_world(
     )
     disk = before.memory_disk if before else MemoryDisk(total_bytes=2**30, now_ms=NOW_MS)
     async with asyncio.TaskGroup() as tasks:
-        world = World(tasks, disk, dir_count=dir_count, settings=settings or {})
+        world = World(
+            tasks, disk, dir_count=dir_count, settings=settings or {}, shortcuts=shortcuts
+        )
         if before is not None:
             world.clock.moment_ms = before.clock.moment_ms
             world.image = before.image

@@ -10,6 +10,7 @@ from tests.unit.sim.networked import CLIENT, PORT, SERVER, Peer, connect, new_ne
 from tidelog.base.clock import SystemClock
 from tidelog.broker.after_read import AfterRead
 from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.network import Network
 from tidelog.broker.server import Server, ServerLimits
@@ -55,6 +56,7 @@ async def serve(network: Network, process: Process) -> None:
         request_memory=MemoryBound(2**30),
         answer_memory=MemoryBound(2**30),
         after_read=AfterRead(process.loop),
+        turns=HeavyTurns(process.loop),
         dispatch=echo,
     )
     await server.bind(Listener("PLAINTEXT", SERVER, PORT), backlog=50)

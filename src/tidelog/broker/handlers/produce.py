@@ -13,6 +13,7 @@ from typing import Literal
 
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ports import Clock
+from tidelog.broker.after_read import AfterRead
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection, RequestShortcut
 from tidelog.broker.partitions import Partitions
@@ -34,7 +35,7 @@ _ATTRIBUTES_LOW_BYTE = 22
 
 Results = list[PartitionProduceResult | None]
 ProduceShortcut = Callable[
-    [ProduceTemplate | None, Partitions, Clock, Connection, asyncio.AbstractEventLoop],
+    [ProduceTemplate | None, Partitions, Clock, Connection, asyncio.AbstractEventLoop, AfterRead],
     RequestShortcut | None,
 ]
 
@@ -46,6 +47,7 @@ class ProduceHandler:
     partitions: Partitions
     clock: Clock
     loop: asyncio.AbstractEventLoop
+    after_read: AfterRead
     shortcut: ProduceShortcut
 
     def answer_repeated(
@@ -86,7 +88,7 @@ class ProduceHandler:
         template = template_of(frame, header, request)
         connection.produce_template = template
         connection.shortcut = self.shortcut(
-            template, self.partitions, self.clock, connection, self.loop
+            template, self.partitions, self.clock, connection, self.loop, self.after_read
         )
         if request.acks not in (-1, 0, 1):
             return self._refuse_all(request, header, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -287,6 +289,7 @@ def no_produce_shortcut(
     _clock: Clock,
     _connection: Connection,
     _loop: asyncio.AbstractEventLoop,
+    _after_read: AfterRead,
 ) -> RequestShortcut | None:
     """All through Python."""
     return None

@@ -7,7 +7,7 @@ is also the acknowledgement:
         ├─ committed ─────┼─ held by some replicas ────┤
                           └ min over the in-sync set
 
-Invariants, checked after every event:
+Invariants, checked after every event that could break them:
 
     I1  log_start_offset <= high_watermark <= log_end_offset
     I2  high_watermark never moves back within one leader epoch
@@ -106,7 +106,8 @@ class PartitionLeader:
     def __post_init__(self) -> None:
         assert self.epoch_start_offset <= self.log_end_offset
         assert self.broker not in self.followers
-        self._check_invariants(self.high_watermark)
+        self._check_offsets(self.high_watermark)
+        self._check_isr()
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -177,9 +178,10 @@ class PartitionLeader:
         progress.broker_epoch = broker_epoch
         progress.on_fetch(fetch_offset, leader_end_offset=self.log_end_offset, now_ms=now_ms)
         progress.log_start_offset = log_start_offset
-        if replica not in self.isr:
-            self.refused_retry_ms = REFUSED_ISR_RETRY_MS
-            self.propose_from_ms = min(self.propose_from_ms, now_ms + REFUSED_ISR_RETRY_MS)
+        if replica in self.isr:
+            return self.advance_high_watermark(now_ms=now_ms)
+        self.refused_retry_ms = REFUSED_ISR_RETRY_MS
+        self.propose_from_ms = min(self.propose_from_ms, now_ms + REFUSED_ISR_RETRY_MS)
         return self._propose_expansion(replica, now_ms) + self.advance_high_watermark(now_ms=now_ms)
 
     def on_tick(self, *, now_ms: int) -> Effects:
@@ -220,6 +222,7 @@ class PartitionLeader:
         self.isr = isr
         self.isr_version = version
         self.isr_in_flight = None
+        self._check_isr()
         return self.advance_high_watermark(now_ms=now_ms) + self._propose_caught_up(now_ms)
 
     def on_isr_refused(self, *, now_ms: int) -> Effects:
@@ -242,6 +245,7 @@ class PartitionLeader:
             for replica in replicas
             if replica != self.broker
         }
+        self._check_isr()
         return self.advance_high_watermark(now_ms=now_ms)
 
     def on_live_brokers_changed(
@@ -255,7 +259,7 @@ class PartitionLeader:
         """Retention or DeleteRecords removed what lies below `log_start_offset`."""
         assert log_start_offset >= self.log_start_offset
         self.log_start_offset = log_start_offset
-        self._check_invariants(self.high_watermark)
+        self._check_offsets(self.high_watermark)
 
     def on_transactions_changed(self, first_unstable_offset: Offset | None) -> None:
         """The oldest undecided transaction now begins here, or there is none."""
@@ -325,9 +329,12 @@ class PartitionLeader:
         # Whatever min.insync.replicas says: it refuses acks=all writes, it does not hide what an
         # acks=1 producer wrote to the last replica left.
         before = self.high_watermark
-        self.high_watermark = max(before, self._replicated_offset(now_ms))
-        self._check_invariants(before)
-        return ADVANCED if self.high_watermark > before else NOTHING
+        replicated = self._replicated_offset(now_ms)
+        if replicated <= before:
+            return NOTHING
+        self.high_watermark = replicated
+        self._check_offsets(before)
+        return ADVANCED
 
     def _replicated_offset(self, now_ms: int) -> Offset:
         """The offset below which every replica that counts holds every record."""
@@ -357,10 +364,11 @@ class PartitionLeader:
             return True
         return now_ms - progress.caught_up_at_ms <= self.replica_lag_time_max_ms
 
-    def _check_invariants(self, high_watermark_before: Offset) -> None:
-        assert self.log_start_offset <= self.high_watermark  # I1
-        assert self.high_watermark <= self.log_end_offset  # I1
+    def _check_offsets(self, high_watermark_before: Offset) -> None:
+        assert self.log_start_offset <= self.high_watermark <= self.log_end_offset  # I1
         assert self.high_watermark >= high_watermark_before  # I2
+
+    def _check_isr(self) -> None:
         assert self.broker in self.isr  # I3
         assert self.isr - {self.broker} <= self.followers.keys()  # I4
 
