@@ -1,6 +1,8 @@
 # A larger batch or answer goes out in parts, without being copied.
 cdef Py_ssize_t _COPIED_MAX = 65536
 
+cdef int _ENTRY_BYTES = TIME_ENTRY.size
+
 # -- one batch -------------------------------------------------------------------------------------
 
 # Where a batch lies in memory, and what its header says of it.
@@ -14,8 +16,13 @@ cdef struct Batch:
     int64_t producer_id
 
 
-cdef bint _has_room(Batch *batch, log) except -1:
-    """Whether `Log.roll_needed` would say no, and nothing has to be done about what is there."""
+cdef bint _has_room(
+    Batch *batch, log, int64_t last_offset, int64_t size_bytes, int64_t batch_count
+) except -1:
+    """Whether `Log.roll_needed` would say no, and nothing has to be done about what is there.
+
+    `batch` ends with `last_offset` and is one of `batch_count` that come with `size_bytes` in all.
+    """
     if type(log) is not Log:
         return False
     segment = _get(log, _LOG_ACTIVE)
@@ -26,12 +33,11 @@ cdef bint _has_room(Batch *batch, log) except -1:
         return False
     cdef int64_t used_bytes = _number(segment, _SEGMENT_KNOWN_SIZE_BYTES)
     cdef int64_t first_timestamp_ms = _number(indexer, _INDEXER_FIRST_TIMESTAMP_MS)
-    cdef int64_t last_offset = _number(log, _LOG_END_OFFSET) + batch.last_offset_delta
     if used_bytes == 0 or first_timestamp_ms < 0:
         return False
-    if used_bytes + batch.size_bytes > _number(log, _LOG_SEGMENT_BYTES):
+    if used_bytes + size_bytes > _number(log, _LOG_SEGMENT_BYTES):
         return False
-    if used_bytes + batch.size_bytes >= _number(log, _LOG_WRITING_DUE_AT):
+    if used_bytes + size_bytes >= _number(log, _LOG_WRITING_DUE_AT):
         return False
     if batch.max_timestamp_ms > first_timestamp_ms and (
         batch.max_timestamp_ms - first_timestamp_ms > _number(log, _LOG_ROLL_AFTER_MS)
@@ -39,7 +45,10 @@ cdef bint _has_room(Batch *batch, log) except -1:
         return False
     if last_offset - _number(segment, _SEGMENT_BASE_OFFSET) > _RELATIVE_OFFSET_MAX:
         return False
-    return not _needs_entry(log, indexer) or not indexer.is_full(log._segment_index_bytes)
+    if batch_count == 1 and not _needs_entry(log, indexer):
+        return True
+    # Each batch may get an entry.
+    return not indexer.is_full(log._segment_index_bytes - (batch_count - 1) * _ENTRY_BYTES)
 
 
 cdef bint _needs_entry(log, indexer) except -1:

@@ -4,6 +4,7 @@
 cdef int _EPOCH_BYTES = 4
 cdef int _TOPIC_ID_BYTES = 16
 cdef int _WANTED_BYTES = 32
+cdef int _WALK_BYTES = WALK.size
 # More partitions at a time than this are not news of a few records.
 cdef int _NAMED_MAX = 64
 cdef int _RESULT_BYTES = 4 + 2 + 8 + 8 + 8 + 1 + 4
@@ -27,6 +28,7 @@ cdef class FastFetch:
     cdef object _request
     cdef object _loop
     cdef object _after_read
+    cdef object _turns
     cdef object _timer
     cdef object _replica
     cdef object _replica_epoch
@@ -55,6 +57,7 @@ cdef class FastFetch:
         self._request = request._replace(topics=[], forgotten=[])
         self._loop = handler.loop
         self._after_read = handler.after_read
+        self._turns = handler.turns
         self._replica = request.replica_id
         self._replica_epoch = request.replica_epoch
         self._min_bytes = request.min_bytes
@@ -103,11 +106,9 @@ cdef class FastFetch:
                     fetch_offset=(<tuple>wanted)[2],
                     log_start_offset=(<tuple>wanted)[4],
                 )
-        correlation_id = <int32_t>read_number(frame + _CORRELATION_ID_AT, 4)
-        if not self._is_at_the_end(named):
-            header = self._header._replace(correlation_id=correlation_id)
-            return self._handler.start(self._connection, header, self._request, self._interest)
-        return self._wait(correlation_id)
+        cdef bint has_nothing_to_read = self._is_at_the_end(named)
+        cdef FetchWait waiting = self._wait(<int32_t>read_number(frame + _CORRELATION_ID_AT, 4))
+        return waiting if has_nothing_to_read else waiting.start()
 
     cdef bint _is_of_our_form(self, uint8_t *frame, Py_ssize_t at, Py_ssize_t end):
         # At least an epoch and the number of topics.
@@ -233,14 +234,18 @@ cdef class FastFetch:
                 return False
             if told == offsets:
                 news.append(target)
-        interest = self._interest
         for target, runner, leader, wanted in named:
-            if (<dict>interest._watched).get(target) is not runner:
-                interest.watch(target, runner)
+            self._watch(target, runner)
         session._noted.clear()
         for target in news:
             del dirty[target]
         return True
+
+    cdef int _watch(self, target, runner) except -1:
+        interest = self._interest
+        if (<dict>interest._watched).get(target) is not runner:
+            interest.watch(target, runner)
+        return 0
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -282,6 +287,7 @@ cdef class FetchWait:
     cdef int32_t _correlation_id
     cdef bint _is_due
     cdef bint _is_over
+    cdef bint _awaits_turn
     cdef object _on_abandoned
     cdef object _on_hurried
     cdef readonly list buffers
@@ -311,18 +317,47 @@ cdef class FetchWait:
     def look(self):
         cdef list buffers
         self._is_due = False
-        if self._is_over:
+        if self._is_over or not self._may_take_turn():
             return
         connection = self._form._connection
         try:
             buffers = self._look()
             if buffers is None:
                 self._give_over(False)
-            elif buffers:
+            else:
                 self.complete(buffers)
         except Exception:
             with AtTheCostOf(connection, ApiKey.FETCH):
                 raise
+
+    # -- at first ----------------------------------------------------------------------------------
+
+    cdef object start(self):
+        """The answer, if there is one already."""
+        cdef FastFetch form = self._form
+        if not self._may_take_turn():
+            return self
+        cdef list buffers = self._look()
+        if buffers is not None:
+            return buffers[0] if len(buffers) == 1 else buffers
+        self._end()
+        return form._handler.start(
+            form._connection, self._header(), form._request, form._interest
+        )
+
+    cdef bint _may_take_turn(self) except -1:
+        """Whether to look now; if not, we are called when it is our turn."""
+        turns = self._form._turns
+        if not self._form._interest.is_heavy or turns.take():
+            return True
+        if not self._awaits_turn:
+            self._awaits_turn = True
+            turns.when_free(self.on_turn)
+        return False
+
+    def on_turn(self):
+        self._awaits_turn = False
+        self.look()
 
     # -- as a FetchAttempt -------------------------------------------------------------------------
 
@@ -399,9 +434,9 @@ cdef class FetchWait:
         return 0
 
     cdef list _look(self):
-        """The answer; nothing if it is not enough yet; None if Python has to look."""
+        """The answer; None if Python has to look."""
         cdef FastFetch form = self._form
-        cdef Py_ssize_t size_bytes = 0
+        cdef int64_t size_bytes = 0
         session = form._session
         if session.is_full or form._reader.throttle.is_active or form._reader.is_rack_aware:
             return None
@@ -415,29 +450,37 @@ cdef class FetchWait:
         dirty = session._dirty
         if len(dirty) > _NAMED_MAX:
             return None
-        found = []
+        cdef list found = []
         for target in dirty:
-            part = self._part(target, max_bytes - size_bytes)
+            if size_bytes >= max_bytes > 0:
+                break  # They stay dirty and come first in the next answer.
+            part = self._part(target, max_bytes - size_bytes, size_bytes == 0)
             if part is None:
                 return None
-            size_bytes += len(part[3])
-            if size_bytes > _COPIED_MAX:
-                return None
+            size_bytes += len((<tuple>part)[3])
             found.append(part)
         if size_bytes < form._min_bytes:
             return None
         self._end()
+        self._note_heaviness(size_bytes >= _HEAVY_BYTES)
         session._noted.clear()
-        for target, told, is_news, data in found:
+        for target, told, is_news, data, is_left_out in found:
             if is_news:
                 target.told = told
-            else:
+            elif not is_left_out:
                 del dirty[target]
-            if data:
+            if len(data):
                 dirty.move_to_end(target)
-        return [_frame_of(self._correlation_id, form._session_id, found)]
+        return _buffers_of(self._correlation_id, form._session_id, found, size_bytes)
 
-    cdef tuple _part(self, target, int64_t room_bytes):
+    cdef int _note_heaviness(self, bint is_heavy) except -1:
+        interest = self._form._interest
+        if is_heavy and not interest.is_heavy:
+            self._form._turns.take()
+        interest.is_heavy = is_heavy
+        return 0
+
+    cdef tuple _part(self, target, int64_t room_bytes, bint at_least_one):
         """What there is to say of one partition; None if that is not as simple."""
         cdef FastFetch form = self._form
         cdef int64_t offset, end_offset
@@ -445,8 +488,9 @@ cdef class FetchWait:
         runner = form._led(
             (<dict>form._partitions._names).get(target.topic_id), wanted[0], wanted[1]
         )
-        if runner is None or form._interest._watched.get(target) is not runner:
+        if runner is None:
             return None
+        form._watch(target, runner)
         leader = _get(runner, _RUNNER_LEADER)
         log = _get(runner, _RUNNER_LOG)
         epochs = _get(runner, _RUNNER_EPOCHS)
@@ -462,19 +506,21 @@ cdef class FetchWait:
             return None
         data = b""
         if offset < end_offset:
-            if room_bytes > wanted[5]:
-                room_bytes = wanted[5]
             if end_offset != _number(log, _LOG_END_OFFSET):
                 return None  # The rest is on its way to the disk.
-            data = _tail(log, offset, room_bytes)
+            data = _read_on(log, offset, max(0, min(room_bytes, wanted[5])), at_least_one)
             if data is None:
                 return None
         offsets = _offsets(leader, log)
-        return target, offsets, len(data) > 0 or offsets != target.told, data
+        is_news = len(data) > 0 or offsets != target.told
+        return target, offsets, is_news, data, offset < end_offset and len(data) == 0
 
 
-cdef bytes _tail(log, int64_t offset, int64_t room_bytes):
-    """All from `offset` on, as `Log.read_cached` reads it; None if it has to be looked for."""
+cdef object _read_on(log, int64_t offset, int64_t room_bytes, bint at_least_one):
+    """Whole batches from `offset` on, as `Log.read_cached` reads them from the active segment.
+
+    None if they have to be looked for, nothing if there is no room for the first.
+    """
     segment = _get(log, _LOG_ACTIVE)
     recent = <list>_get(log, _LOG_RECENT)
     place = recent[offset % _RECENT_PLACES]
@@ -485,20 +531,59 @@ cdef bytes _tail(log, int64_t offset, int64_t room_bytes):
     cdef int64_t position = (<tuple>place)[2]
     cdef int64_t limit = _number(segment, _SEGMENT_KNOWN_SIZE_BYTES)
     cdef int64_t size_bytes = limit - position
+    cdef int64_t end = 0, end_offset = 0, batch_bytes
     cdef bytes data
-    if size_bytes < _HEADER_BYTES or size_bytes > room_bytes:
+    cdef uint8_t *start
+    file = _get(segment, _SEGMENT_FILE)
+    if size_bytes < _HEADER_BYTES:
         return None
-    data = _remembered(log, segment, position, size_bytes)
+    if size_bytes <= room_bytes:
+        data = _remembered(log, segment, position, size_bytes)
+        if data is None:
+            data = _read_from_cache(file, position, size_bytes)
+        if data is None or not _is_batch(PyBytes_AS_STRING(data), size_bytes):
+            return None
+        last = _get(log, _LOG_END_OFFSET)
+        recent[last % _RECENT_PLACES] = (last, segment, limit)
+        return data
+    data = _read_from_cache(file, position, _HEADER_BYTES)
     if data is None:
-        data = _read_from_cache(_get(segment, _SEGMENT_FILE), position, size_bytes)
+        return None
+    start = <uint8_t *>PyBytes_AS_STRING(data)
+    batch_bytes = <int64_t><int32_t>read_number(start + 8, 4) + _OVERHEAD_BYTES
+    if start[16] != _MAGIC or batch_bytes < _HEADER_BYTES or batch_bytes > size_bytes:
+        return None
+    if batch_bytes > room_bytes:
+        if not at_least_one:
+            return b""
+        room_bytes = batch_bytes
+    data = _read_from_cache(file, position, room_bytes)
     if data is None:
         return None
-    cdef uint8_t *start = <uint8_t *>PyBytes_AS_STRING(data)
-    if start[16] != _MAGIC or <int32_t>read_number(start + 8, 4) > size_bytes - _OVERHEAD_BYTES:
-        return None
-    end_offset = _get(log, _LOG_END_OFFSET)
-    recent[end_offset % _RECENT_PLACES] = (end_offset, segment, limit)
-    return data
+    start = <uint8_t *>PyBytes_AS_STRING(data)
+    while room_bytes - end >= _HEADER_BYTES:
+        batch_bytes = <int64_t><int32_t>read_number(start + end + 8, 4) + _OVERHEAD_BYTES
+        if start[end + 16] != _MAGIC or batch_bytes < _HEADER_BYTES:
+            return None
+        if batch_bytes > room_bytes - end:
+            break
+        end_offset = (
+            <int64_t>read_number(start + end, 8) + <int32_t>read_number(start + end + 23, 4) + 1
+        )
+        end += batch_bytes
+    if room_bytes - end >= _WALK_BYTES:
+        if start[end + 16] != _MAGIC:
+            return None
+        end_offset = <int64_t>read_number(start + end, 8)
+    recent[end_offset % _RECENT_PLACES] = (end_offset, segment, position + end)
+    return data if end == room_bytes else memoryview(data)[:end]
+
+
+cdef bint _is_batch(char *start, int64_t size_bytes):
+    cdef uint8_t *at = <uint8_t *>start
+    return at[16] == _MAGIC and (
+        <int64_t><int32_t>read_number(at + 8, 4) <= size_bytes - _OVERHEAD_BYTES
+    )
 
 
 cdef bytes _read_from_cache(file, int64_t position, int64_t size_bytes):
@@ -529,28 +614,33 @@ cdef object _offsets(leader, log):
     )
 
 
-cdef bytes _frame_of(int32_t correlation_id, session_id, list found):
-    """The whole answer, of a version with topic ids."""
+cdef list _buffers_of(int32_t correlation_id, session_id, list found, Py_ssize_t data_bytes):
+    """The whole answer, of a version with topic ids; in one piece unless it is large."""
+    cdef bint is_copied = data_bytes <= _COPIED_MAX
     cdef Py_ssize_t size_bytes = 4 + 4 + 1 + 4 + 2 + 4 + 1 + 1
     cdef list news = [each for each in found if (<tuple>each)[2]]
     before = None
-    for target, told, _, data in news:
+    for target, told, _, data, _ in news:
         if target.topic_id != before:
             size_bytes += _TOPIC_ID_BYTES + 1 + 1
             before = target.topic_id
-        size_bytes += _RESULT_BYTES + _length_bytes(len(data) + 1) + len(data) + 1
-    cdef bytes answer = PyBytes_FromStringAndSize(NULL, size_bytes)
+        size_bytes += _RESULT_BYTES + _length_bytes(len(data) + 1) + 1
+    cdef bytes answer = PyBytes_FromStringAndSize(
+        NULL, size_bytes + data_bytes if is_copied else size_bytes
+    )
     cdef uint8_t *start = <uint8_t *>PyBytes_AS_STRING(answer)
     cdef uint8_t *at = start + 20
     cdef uint8_t *count = NULL
-    write_number(start, 4, size_bytes - 4)
+    cdef list buffers = []
+    cdef Py_ssize_t cut = 0
+    write_number(start, 4, size_bytes + data_bytes - 4)
     write_number(start + 4, 4, <uint64_t>correlation_id)
     # No tagged fields of the header, no throttling, no error.
     memset(start + 8, 0, 1 + 4 + 2)
     write_number(start + 15, 4, <uint64_t><int64_t>session_id)
     start[19] = 1  # One more than there are topics, here and below partitions.
     before = None
-    for target, told, _, data in news:
+    for target, told, _, data, _ in news:
         if target.topic_id != before:
             if count is not NULL:
                 at[0] = 0  # No tagged fields of the topic.
@@ -569,17 +659,29 @@ cdef bytes _frame_of(int32_t correlation_id, session_id, list found):
         write_number(at + 22, 8, <uint64_t><int64_t>(<tuple>told)[2])
         at[30] = 0  # Null for aborted transactions.
         memset(at + 31, 0xFF, 4)  # No preferred replica.
-        at = _write_length(at + _RESULT_BYTES, PyBytes_GET_SIZE(<bytes>data) + 1)
-        memcpy(at, PyBytes_AS_STRING(<bytes>data), PyBytes_GET_SIZE(<bytes>data))
-        at += PyBytes_GET_SIZE(<bytes>data)
+        at = _write_length(at + _RESULT_BYTES, len(data) + 1)
+        if is_copied:
+            copied = bytes(data)
+            memcpy(at, PyBytes_AS_STRING(copied), PyBytes_GET_SIZE(copied))
+            at += PyBytes_GET_SIZE(copied)
+        elif len(data):
+            buffers.append((cut, at - start, data))
+            cut = at - start
         at[0] = 0  # No tagged fields of the partition.
         at += 1
     if count is not NULL:
         at[0] = 0
         at += 1
     at[0] = 0
-    assert at + 1 == start + size_bytes
-    return answer
+    assert at + 1 == start + PyBytes_GET_SIZE(answer)
+    if is_copied:
+        return [answer]
+    parts = []
+    for begin, end, data in buffers:
+        parts.append(answer[begin:end])
+        parts.append(data)
+    parts.append(answer[cut:])
+    return parts
 
 
 cdef int _length_bytes(uint64_t length):

@@ -292,7 +292,11 @@ cdef bint _may_append(Batch *batch, runner, int acks) except -1:
     cdef int64_t unflushed = _number(flusher, _FLUSHER_UNFLUSHED_RECORDS)
     if unflushed + batch.last_offset_delta + 1 >= _number(runner, _RUNNER_FLUSH_MESSAGES):
         return False
-    return _has_room(batch, _get(runner, _RUNNER_LOG))
+    log = _get(runner, _RUNNER_LOG)
+    if type(log) is not Log:
+        return False
+    cdef int64_t last_offset = _number(log, _LOG_END_OFFSET) + batch.last_offset_delta
+    return _has_room(batch, log, last_offset, batch.size_bytes, 1)
 
 
 cdef int64_t _append(Batch *batch, runner, int64_t now_ms) except -2:

@@ -15,9 +15,10 @@ from tidelog.base.errors import ErrorCode, RequestRefused, StorageError, WireErr
 from tidelog.broker.append_queue import AppendQueue
 from tidelog.broker.flushing import Flusher
 from tidelog.broker.follower_runner import Position
+from tidelog.broker.heavy_turns import HEAVY_BYTES
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.produce_results import refused_partition
-from tidelog.broker.replica_fetcher import Told
+from tidelog.broker.replica_fetcher import LULLS, Told
 from tidelog.broker.request_tasks import AtTheCostOf
 from tidelog.core.partition.epochs import EpochHistory
 from tidelog.core.partition.leader import PartitionLeader
@@ -40,7 +41,8 @@ from tidelog.storage.indexer import Indexer
 from tidelog.storage.log import Log
 from tidelog.storage.offset_index import RELATIVE_OFFSET_MAX
 from tidelog.storage.readable_log import RECENT_PLACES, ReadableLog
-from tidelog.storage.segment import Segment
+from tidelog.storage.segment import WALK, Segment
+from tidelog.storage.time_index import TIME_ENTRY
 from tidelog.wire.api import ApiKey
 from tidelog.wire.fetch import FetchPartition
 from tidelog.wire.produce import encode_produce_response
@@ -144,6 +146,7 @@ cdef uint32_t _LAST_CODEC = Codec.ZSTD
 cdef int64_t _RELATIVE_OFFSET_MAX = RELATIVE_OFFSET_MAX
 cdef int64_t _RECENT_PLACES = RECENT_PLACES
 cdef int _CORRELATION_ID_AT = 4
+cdef int64_t _HEAVY_BYTES = HEAVY_BYTES
 cdef int _COMMON_AT = 8
 cdef int _END_BYTES = 3
 cdef int _ACKS_ALL = -1

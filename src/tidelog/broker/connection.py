@@ -61,7 +61,7 @@ Answer = bytes | Buffers | Pending | None
 class RequestShortcut(Protocol):
     """Handles requests that are like the last one; see `shortcuts.py`."""
 
-    def answer(self, view: memoryview, start: int, end: int) -> bytes | Pending | None:
+    def answer(self, view: memoryview, start: int, end: int) -> Answer:
         """The answer to the request in `view[start:end]`; None if nothing was done with it.
 
         Raises WireError, as dispatching does.

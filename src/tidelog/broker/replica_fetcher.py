@@ -38,7 +38,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from tidelog.base.errors import ErrorCode, WireError
-from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.base.ids import BrokerId
 from tidelog.broker.follower_runner import FollowerRunner, Position, Verdict
 from tidelog.broker.peers import Peer, PeerUnreachable, Unanswered
 from tidelog.broker.replication_throttle import ReplicationThrottle
@@ -59,7 +59,6 @@ from tidelog.wire.fetch_client import (
     encode_fetch_request,
     fetch_request_form,
 )
-from tidelog.wire.primitives import UUID_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -155,6 +154,7 @@ class ReplicaFetcher:
         self._next_rest_s = FIRST_REST_MS / 1_000
         self.is_bulk = lane is Lane.BULK
         self.bulk_bytes = config.tidelog_replica_bulk_bytes
+        self.partition_max_bytes = config.replica_fetch_max_bytes
         self._shortcut = shortcut(self)
 
     @property
@@ -213,8 +213,8 @@ class ReplicaFetcher:
         self._resting[key] = self._loop.call_later(rest_s, self._end_rest, key)
         self._note_changed(key)
 
-    def _rest_after_refusal(self, key: Key) -> None:
-        """Longer each time, up to `replica.fetch.backoff.ms`.
+    def on_refused(self, key: Key) -> None:
+        """Leave it alone: longer each time, up to `replica.fetch.backoff.ms`.
 
         The first is short: a leader that was elected a moment ago may hear of it after we do, and
         writers wait for us meanwhile.
@@ -386,11 +386,8 @@ class ReplicaFetcher:
         )
 
     def request_form(self) -> tuple[bytes, int]:
-        """A request of this session for one partition, to be filled in, and where its topic is."""
-        nowhere = Position(LeaderEpoch(0), Offset(0), LeaderEpoch(0), Offset(0))
-        topics: list[FetchTopic] = [(None, bytes(UUID_BYTES), [self._wanted(0, nowhere)])]
-        request = self._fetch_request(topics, [])
-        return fetch_request_form(FETCH_VERSION, self._client_id, request)
+        """A request of this session for nothing new, and where its topics would be counted."""
+        return fetch_request_form(FETCH_VERSION, self._client_id, self._fetch_request([], []))
 
     def _is_throttled(self, follower: FollowerRunner | None) -> bool:
         return (
@@ -406,7 +403,7 @@ class ReplicaFetcher:
             position.fetch_offset,
             position.last_fetched_epoch,
             position.log_start_offset,
-            self._config.replica_fetch_max_bytes,
+            self.partition_max_bytes,
         )
 
     def _fetch_request(
@@ -464,7 +461,7 @@ class ReplicaFetcher:
         verdict = asked.follower.on_answer(asked.position, result)
         if verdict is Verdict.LATER:
             self._log_refusal(asked.follower, result)
-            self._rest_after_refusal(key)
+            self.on_refused(key)
         else:
             self._refused.pop(key, None)
             self._note_changed(key)

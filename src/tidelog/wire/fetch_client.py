@@ -96,10 +96,11 @@ def encode_fetch_request(
 
 
 def fetch_request_form(version: int, client_id: str, request: FetchRequest) -> tuple[bytes, int]:
-    """The frame of a request for one topic, and where in it that topic begins."""
+    """The frame of a request without topics, and where in it they would be counted."""
+    assert not request.topics
     header = encode_request_header(ApiKey.FETCH, version, 0, client_id)
     start = _encode_start(version, request)
-    return encode_fetch_request(version, 0, client_id, request), 4 + len(header) + len(start) + 1
+    return encode_fetch_request(version, 0, client_id, request), 4 + len(header) + len(start)
 
 
 def fetch_request_end(version: int, request: FetchRequest) -> bytes:
