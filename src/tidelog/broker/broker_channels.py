@@ -339,6 +339,8 @@ class _Channel:
         self._wake = asyncio.Event()
         self._wake.set()
         self._backoff_s = RETRY_BACKOFF_S
+        self._is_stopped = False
+        """A cancellation may be lost: if a request fails in the same turn, `gather` raises that."""
 
     def wake(self) -> None:
         if self.untold:
@@ -347,6 +349,7 @@ class _Channel:
             self._wake.set()
 
     def stop(self) -> None:
+        self._is_stopped = True
         if self.task is not None:
             self.task.cancel()
 
@@ -370,7 +373,7 @@ class _Channel:
     async def run(self) -> None:
         """Tell what is to be told until stopped."""
         try:
-            while True:
+            while not self._is_stopped:
                 await self._wake.wait()  # Ended by news.
                 self._wake.clear()
                 if self.untold:
@@ -394,7 +397,7 @@ class _Channel:
                 extra={"broker": self._broker_id, "reason": error},
             )
             code = ErrorCode.NETWORK_EXCEPTION
-        if code is ErrorCode.NONE:
+        if code is ErrorCode.NONE or self._is_stopped:
             self._backoff_s = RETRY_BACKOFF_S
             return
         self.untold.add_back(untold)  # I3

@@ -604,3 +604,24 @@ def _check(image: ClusterImage, hearer: Hearer) -> None:
         for number, state in enumerate(one.partitions)
         if me in state.replicas
     }
+
+
+@pytest.mark.parametrize("turns", range(8))
+@in_virtual_time
+async def test_a_channel_that_is_stopped_while_a_request_fails_ends(turns: int) -> None:
+    """Its cancellation may be lost behind the failure, in one turn of the loop among others."""
+    async with asyncio.TaskGroup() as tasks:
+        channelled = Channelled(tasks)
+        channelled.start(cluster(brokers(1, 2), topic("t", 7, partition(1, 2))))
+        hearer = channelled[2]
+        hearer.gate.clear()
+        hearer.role_gate.clear()
+        await settled()
+        errors = iter([PeerUnreachable("gone")])  # The other request is under way.
+        hearer.error = lambda: next(errors, None)
+        hearer.gate.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        channelled.channels.stop()
+        await settled()
+        assert hearer.is_closed
