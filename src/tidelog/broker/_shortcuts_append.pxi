@@ -74,6 +74,7 @@ cdef int _write(Batch *batch, log, int64_t base_offset) except -1:
     cdef int64_t last_offset = base_offset + batch.last_offset_delta
     cdef int64_t relative_offset = last_offset - _number(segment, _SEGMENT_BASE_OFFSET)
     cdef bint needs_entry = _needs_entry(log, indexer)
+    assert _number(log, _LOG_END_OFFSET) <= base_offset
     if needs_entry:
         indexer.make_room()
     _append_to_file(batch, _get(segment, _SEGMENT_FILE))

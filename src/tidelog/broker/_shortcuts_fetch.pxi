@@ -106,8 +106,13 @@ cdef class FastFetch:
                     fetch_offset=(<tuple>wanted)[2],
                     log_start_offset=(<tuple>wanted)[4],
                 )
+        correlation_id = <int32_t>read_number(frame + _CORRELATION_ID_AT, 4)
+        if not self._may_serve():
+            # Those whom this has woken were faster, perhaps on another connection of this session.
+            header = self._header._replace(correlation_id=correlation_id)
+            return self._handler.start(self._connection, header, self._request, self._interest)
         cdef bint has_nothing_to_read = self._is_at_the_end(named)
-        cdef FetchWait waiting = self._wait(<int32_t>read_number(frame + _CORRELATION_ID_AT, 4))
+        cdef FetchWait waiting = self._wait(correlation_id)
         return waiting if has_nothing_to_read else waiting.start()
 
     cdef bint _is_of_our_form(self, uint8_t *frame, Py_ssize_t at, Py_ssize_t end):
@@ -139,6 +144,7 @@ cdef class FastFetch:
         """
         cdef int topic_count, partition_count
         cdef list named = []
+        seen = set()
         if frame[at] == 0 or frame[at] & 0x80:
             return None
         topic_count = frame[at] - 1
@@ -158,8 +164,9 @@ cdef class FastFetch:
                 if at + _WANTED_BYTES + 1 > end or frame[at + _WANTED_BYTES] != 0:
                     return None
                 found = self._found(frame + at, <dict>targets, topic)
-                if found is None or len(named) == _NAMED_MAX:
+                if found is None or found[0] in seen or len(named) == _NAMED_MAX:
                     return None
+                seen.add(found[0])
                 named.append(found)
                 at += _WANTED_BYTES + 1
             if at + 1 > end or frame[at] != 0:
@@ -263,6 +270,12 @@ cdef class FastFetch:
             self._timer = self._loop.call_later(self._wait_s, self.on_time)
         return waiting
 
+    def end(self):
+        """Nobody will use it any more."""
+        if self._timer is not None and self._waiting is None:
+            self._timer.cancel()
+            self._timer = None
+
     def on_time(self):
         """The time of a request may be up."""
         cdef FetchWait waiting = self._waiting
@@ -337,7 +350,12 @@ cdef class FetchWait:
         cdef FastFetch form = self._form
         if not self._may_take_turn():
             return self
-        cdef list buffers = self._look()
+        cdef list buffers
+        try:
+            buffers = self._look()
+        except Exception:
+            self._end()  # It has no place among the answers yet.
+            raise
         if buffers is not None:
             return buffers[0] if len(buffers) == 1 else buffers
         self._end()

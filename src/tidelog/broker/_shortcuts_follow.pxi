@@ -87,6 +87,7 @@ cdef class FastFollow:
         cdef list parts = []
         cdef Copied part
         topics = set()
+        keys = set()
         if answer[at] == 0 or answer[at] & 0x80:
             return None
         topic_count = answer[at] - 1
@@ -103,8 +104,9 @@ cdef class FastFollow:
             at += 1
             for _ in range(partition_count):
                 part = self._part(view, answer, &at, size_bytes, topic_id)
-                if part is None or len(parts) == _NAMED_MAX:
+                if part is None or part.key in keys or len(parts) == _NAMED_MAX:
                     return None
+                keys.add(part.key)
                 parts.append(part)
             if at + 1 > size_bytes or answer[at] != 0:
                 return None
@@ -175,6 +177,8 @@ cdef class FastFollow:
         cdef Py_ssize_t end = part.records_at + part.records_bytes
         fetcher = self._fetcher
         runner, follower = part.runner, part.follower
+        if _get(runner, _RUNNER_IS_OFFLINE):
+            return False  # The disk has failed a moment ago.
         batch.view = <PyObject *>view
         batch.view_at = part.records_at
         while batch.view_at < end:
@@ -200,7 +204,6 @@ cdef class FastFollow:
     cdef object _next_request(self, list parts):
         """For what was appended, from where it ends now."""
         cdef Copied each
-        cdef int number
         fetcher = self._fetcher
         form_of = (fetcher._session_id, fetcher._broker_epoch())
         if form_of != self._form_of:
@@ -321,7 +324,7 @@ cdef bint _may_follow(Copied part, view, uint8_t *answer) except -1:
             return False
         if read_number(batch.start + 21, 2) & _SPECIAL_FLAGS:
             return False
-        offset += batch.last_offset_delta + 1
+        offset += <int64_t>batch.last_offset_delta + 1
         record_count += records
         batch_count += 1
         if not _has_room(&batch, log, offset - 1, part.records_bytes, batch_count):

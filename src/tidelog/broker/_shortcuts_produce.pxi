@@ -40,6 +40,9 @@ cdef class FastProduce:
         self._blanks_at = len(before)
         self._form = before + blanks + ANSWER_END
 
+    def end(self):
+        """Nobody will use it any more."""
+
     def answer(self, view, Py_ssize_t start, Py_ssize_t end):
         """The answer to the request in `view[start:end]`; None if that is not ordinary."""
         cdef Py_buffer held
@@ -79,12 +82,14 @@ cdef class FastProduce:
             return None
         batch.view = <PyObject *>view
         batch.view_at = start + records_at
+        leader = _get(runner, _RUNNER_LEADER)
         cdef int64_t base_offset = _append(&batch, runner, now_ms)
         if base_offset < 0:
             return None
+        cdef bint has_followers = bool(_get(leader, _LEADER_FOLLOWERS))
         if self._after_read.has_one_request:
             self._after_read.do()
-        if self._acks == _ACKS_ALL and _get(_get(runner, _RUNNER_LEADER), _LEADER_FOLLOWERS):
+        if self._acks == _ACKS_ALL and has_followers:
             return self._wait(&batch, runner, frame, partition_at, base_offset)
         cdef int64_t log_start = _number(_get(runner, _RUNNER_LOG), _LOG_START_OFFSET)
         return self._filled_in(
@@ -108,7 +113,7 @@ cdef class FastProduce:
         waiting._base_offset = base_offset
         waiting._end_offset = base_offset + batch.last_offset_delta + 1
         leader = _get(runner, _RUNNER_LEADER)
-        if leader.acknowledgement(waiting._end_offset) is not None:
+        if leader is None or leader.acknowledgement(waiting._end_offset) is not None:
             return waiting._answer()
         waiting._timer = self._loop.call_later(self._timeout_s, waiting.expire)
         _get(runner, _RUNNER_WAITERS).add(waiting._end_offset, waiting.on_woken)

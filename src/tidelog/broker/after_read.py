@@ -38,12 +38,13 @@ class AfterRead:
     def end(self) -> None:
         """What becomes due by what is called here waits for the next turn: others wait as well."""
         self._is_reading = False
-        self.has_one_request = False
         if self._due:
             self.do()
+        self.has_one_request = False
 
     def do(self) -> None:
         """Call what is due already."""
+        self.has_one_request = False  # Others may be handled meanwhile.
         due, self._due = self._due, []
         for callback in due:
             callback()

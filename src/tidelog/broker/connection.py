@@ -61,6 +61,10 @@ Answer = bytes | Buffers | Pending | None
 class RequestShortcut(Protocol):
     """Handles requests that are like the last one; see `shortcuts.py`."""
 
+    def end(self) -> None:
+        """It is not used any more, and nothing it has begun is unanswered."""
+        ...
+
     def answer(self, view: memoryview, start: int, end: int) -> Answer:
         """The answer to the request in `view[start:end]`; None if nothing was done with it.
 
@@ -166,6 +170,12 @@ class Connection(asyncio.BufferedProtocol):
         kernel_socket = self._transport.get_extra_info("socket")
         return -1 if kernel_socket is None else int(kernel_socket.fileno())
 
+    def use_shortcut(self, shortcut: RequestShortcut | None) -> None:
+        """For requests like the last one, from now on."""
+        before, self.shortcut = self.shortcut, shortcut
+        if before is not None:
+            before.end()
+
     def set_buffers(self, *, send_bytes: int, receive_bytes: int) -> None:
         """Bound the kernel's buffers of this socket; a negative size leaves it to the system."""
         assert self._transport is not None
@@ -226,13 +236,13 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self.closing = True
-        self.shortcut = None  # It knows us.
         self._drop_own()
         self._ready_bytes = 0
         self._hold(0)
         answers, self._answers = self._answers, deque()
         for answer in answers:
             answer.abandon()
+        self.use_shortcut(None)  # It knows us.
         self._owner.forget(self)
 
     def pause_writing(self) -> None:
@@ -278,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         owner = self._owner
         view = owner.shared_buffer
-        if self._answers or self._write_paused or self._finishing or nbytes <= 4:
+        if self._answers or self._write_paused or self._finishing or not 4 < nbytes < HEAVY_BYTES:
             return 0
         if _LENGTH.unpack_from(view)[0] != nbytes - 4 or nbytes > owner.request_max_bytes:
             return 0
@@ -382,6 +392,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _on_turn(self) -> None:
         self._awaits_turn = False
+        # It has waited while others had their turn, which is what a budget is for.
+        self._budget_bytes = self._owner.read_budget_bytes
+        self._budget_spent = False
         self._go_on()
 
     def _collect(self, answer: Answer, ready: Buffers) -> int:

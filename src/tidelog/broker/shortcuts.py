@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 COMMON_MAX_BYTES = 33_000
-"""Of a request, what all of its kind have in common: a name of up to 32 KB and a few numbers."""
+"""Before the body of a request: a name of up to 32 KB and a few numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +105,18 @@ def _fetch_shortcut(
     """For requests of a follower's session."""
     if not isinstance(interest.fetch, FetchSession) or request.replica_epoch < 0:
         return None  # Before version 15 a follower says who it is at the start.
-    if request.forgotten or request.rack_id or request.max_wait_ms <= 0:
+    if request.forgotten or request.rack_id or request.isolation_level != 0:
+        return None
+    if request.max_wait_ms <= 0 or request.min_bytes <= 0:
+        return None  # It does not wait.
+    if header.body_position > COMMON_MAX_BYTES:
         return None
     end = fetch_request_end(header.api_version, request)
     if frame[-len(end) :] != end:
         return None
     assert _compiled is not None
     made: RequestShortcut = _compiled.FastFetch(
-        handler, connection, interest, header, request, bytes(frame[:COMMON_MAX_BYTES]), end
+        handler, connection, interest, header, request, bytes(frame[: 2 * COMMON_MAX_BYTES]), end
     )
     return made
 

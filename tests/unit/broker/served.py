@@ -213,6 +213,10 @@ class Client:
         body = head + request_bytes(api_key, version, values)
         return struct.pack(">i", len(body)) + body
 
+    def deliver(self) -> None:
+        """What the broker would not read before, if it will now."""
+        self._outbox.deliver()
+
     def disconnect(self) -> None:
         self.transport.is_closed = True
         self.connection.connection_lost(None)

@@ -31,8 +31,7 @@ from tidelog.base.errors import DiskFull, ErrorCode, RequestRefused, StorageErro
 from tidelog.base.ids import NO_OFFSET, TopicId
 from tidelog.base.ports import Clock
 from tidelog.broker.after_read import AfterRead
-from tidelog.broker.answers import Pending
-from tidelog.broker.connection import Connection, RequestShortcut
+from tidelog.broker.connection import Answer, Connection, RequestShortcut
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, Shortcuts, is_compiled
@@ -90,7 +89,10 @@ class _Counting:
         self._counted = counted
         self._made = made
 
-    def answer(self, view: memoryview, start: int, end: int) -> bytes | Pending | None:
+    def end(self) -> None:
+        self._made.end()
+
+    def answer(self, view: memoryview, start: int, end: int) -> Answer:
         before = bytes(view[start:end])
         answer = self._made.answer(view, start, end)
         if answer is None:

@@ -111,8 +111,8 @@ class FetchHandler:
         interest.unwatch(opened.removed)
         if request.replica_id >= 0:
             if request.session_id == fetch.session_id:
-                connection.shortcut = self._shortcut(
-                    self, connection, interest, header, request, frame
+                connection.use_shortcut(
+                    self._shortcut(self, connection, interest, header, request, frame)
                 )
             self.reader.note_positions(request)
         return self.start(connection, header, request, interest)

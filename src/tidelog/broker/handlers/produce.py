@@ -87,8 +87,10 @@ class ProduceHandler:
         request = decode_produce(frame, header.body_position, header.api_version)
         template = template_of(frame, header, request)
         connection.produce_template = template
-        connection.shortcut = self.shortcut(
-            template, self.partitions, self.clock, connection, self.loop, self.after_read
+        connection.use_shortcut(
+            self.shortcut(
+                template, self.partitions, self.clock, connection, self.loop, self.after_read
+            )
         )
         if request.acks not in (-1, 0, 1):
             return self._refuse_all(request, header, ErrorCode.INVALID_REQUIRED_ACKS)
