@@ -110,10 +110,11 @@ cdef class FastFetch:
         if not self._may_serve():
             # Those whom this has woken were faster, perhaps on another connection of this session.
             header = self._header._replace(correlation_id=correlation_id)
-            return self._handler.start(self._connection, header, self._request, self._interest)
-        cdef bint has_nothing_to_read = self._is_at_the_end(named)
+            return self._handler.start(
+                self._connection, header, self._request, self._interest, False
+            )
         cdef FetchWait waiting = self._wait(correlation_id)
-        return waiting if has_nothing_to_read else waiting.start()
+        return waiting.start(named)
 
     cdef bint _is_of_our_form(self, uint8_t *frame, Py_ssize_t at, Py_ssize_t end):
         # At least an epoch and the number of topics.
@@ -301,6 +302,7 @@ cdef class FetchWait:
     cdef bint _is_due
     cdef bint _is_over
     cdef bint _awaits_turn
+    cdef bint _has_turn
     cdef object _on_abandoned
     cdef object _on_hurried
     cdef readonly list buffers
@@ -336,7 +338,7 @@ cdef class FetchWait:
         try:
             buffers = self._look()
             if buffers is None:
-                self._give_over(False)
+                self._give_over(False, self._has_turn)
             else:
                 self.complete(buffers)
         except Exception:
@@ -345,28 +347,35 @@ cdef class FetchWait:
 
     # -- at first ----------------------------------------------------------------------------------
 
-    cdef object start(self):
+    cdef object start(self, list named):
         """The answer, if there is one already."""
         cdef FastFetch form = self._form
         if not self._may_take_turn():
+            form._interest.parked = None  # It will look in any case.
             return self
         cdef list buffers
         try:
+            if form._is_at_the_end(named):
+                return self
             buffers = self._look()
         except Exception:
             self._end()  # It has no place among the answers yet.
             raise
         if buffers is not None:
-            return buffers[0] if len(buffers) == 1 else buffers
+            return buffers  # Not bytes: it leaves before the next request is looked at.
         self._end()
         return form._handler.start(
-            form._connection, self._header(), form._request, form._interest
+            form._connection, self._header(), form._request, form._interest, self._has_turn
         )
 
     cdef bint _may_take_turn(self) except -1:
         """Whether to look now; if not, we are called when it is our turn."""
         turns = self._form._turns
-        if not self._form._interest.is_heavy or turns.take():
+        self._has_turn = False
+        if not self._form._interest.is_heavy:
+            return True
+        if turns.take():
+            self._has_turn = True
             return True
         if not self._awaits_turn:
             self._awaits_turn = True
@@ -411,7 +420,7 @@ cdef class FetchWait:
         if callback is not None:
             callback()
         elif not self._is_over:
-            self._give_over(True)
+            self._give_over(True, False)
 
     def abandon(self):
         callback, self._on_abandoned = self._on_abandoned, None
@@ -437,7 +446,7 @@ cdef class FetchWait:
             interest.parked = None
         return 0
 
-    cdef int _give_over(self, bint is_expired) except -1:
+    cdef int _give_over(self, bint is_expired, bint has_turn) except -1:
         cdef FastFetch form = self._form
         self._end()
         form._handler.take_over(
@@ -447,6 +456,7 @@ cdef class FetchWait:
             form._interest,
             self,
             is_expired=is_expired,
+            has_turn=has_turn,
             wait_s=max(0.0, form._deadline_s - form._loop.time()),
         )
         return 0

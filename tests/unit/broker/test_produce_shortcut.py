@@ -25,6 +25,7 @@ from tests.support.batches import (
     refused_batches,
 )
 from tests.support.kio_codec import Values, milliseconds
+from tests.unit.broker.books import all_books
 from tests.unit.broker.served import Client, ServedWorld, served_world
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tidelog.base.errors import DiskFull, ErrorCode, RequestRefused, StorageError
@@ -32,7 +33,6 @@ from tidelog.base.ids import NO_OFFSET, TopicId
 from tidelog.base.ports import Clock
 from tidelog.broker.after_read import AfterRead
 from tidelog.broker.connection import Answer, Connection, RequestShortcut
-from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, Shortcuts, is_compiled
 from tidelog.records.batch import Codec
@@ -130,7 +130,7 @@ class Twins:
         for one, other in self.clients:
             assert one.take() == other.take()
             assert one.connection.is_closed == other.connection.is_closed
-        assert all_books(self.served[0]) == all_books(self.served[1])
+        assert all_books(self.served[0].world) == all_books(self.served[1].world)
 
     async def settle(self) -> None:
         for served in self.served:
@@ -155,44 +155,6 @@ async def twins(config: dict[str, str]) -> AsyncIterator[Twins]:
         await both.settle()
         yield both
         await both.settle()
-
-
-def all_books(served: ServedWorld) -> dict[tuple[str, int], object]:
-    return {runner.topic_partition: books(runner) for runner in served.world.partitions}
-
-
-def books(runner: PartitionRunner) -> dict[str, object]:
-    """Everything that an append changes."""
-    log = runner.log
-    return {
-        "offline": runner.is_offline,
-        "offsets": (log.log_start_offset, log.log_end_offset, runner.high_watermark),
-        "end the leader knows": runner.leader and runner.leader.log_end_offset,
-        "epochs": runner.epochs.entries,
-        "producers": runner.producers.entries(),
-        "flusher": [
-            getattr(runner._flusher, name)
-            for name in ("unflushed_records", "unflushed_since_ms", "is_holding")
-        ],
-        "segments": [
-            (
-                segment.base_offset,
-                segment.known_size_bytes,
-                segment.file and segment.file.read(0, segment.file.size_bytes),
-                segment.indexer
-                and (
-                    segment.indexer.first_timestamp_ms,
-                    segment.indexer.max_timestamp,
-                    segment.indexer.unindexed_bytes,
-                    bytes(segment.indexer.offset_index._tail),
-                    bytes(segment.indexer.time_index._tail),
-                ),
-            )
-            for segment in log.segments
-        ],
-        "writing": (log._written_bytes, log.writing_due_at, log.is_writing_due),
-        "places": [place and (place[0], place[1].base_offset, place[2]) for place in log._recent],
-    }
 
 
 def request(batch: bytes | bytearray, *, partition: int = 0, acks: int = 1) -> tuple[int, Values]:

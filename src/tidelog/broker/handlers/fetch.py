@@ -115,7 +115,7 @@ class FetchHandler:
                     self._shortcut(self, connection, interest, header, request, frame)
                 )
             self.reader.note_positions(request)
-        return self.start(connection, header, request, interest)
+        return self.start(connection, header, request, interest, False)
 
     def start(
         self,
@@ -123,9 +123,13 @@ class FetchHandler:
         header: RequestHeader,
         request: FetchRequest,
         interest: FetchInterest,
+        has_turn: bool,
     ) -> Answer:
-        """Answer a request of which the session has heard, now or later."""
-        return _Attempt(self, connection, header, request, interest).start()
+        """Answer a request of which the session has heard, now or later.
+
+        `has_turn`: the caller has taken it.
+        """
+        return _Attempt(self, connection, header, request, interest, has_turn).start()
 
     def take_over(
         self,
@@ -136,10 +140,11 @@ class FetchHandler:
         place: "PlaceOfAnswer",
         *,
         is_expired: bool,
+        has_turn: bool,
         wait_s: float,
     ) -> None:
         """Go on with a request that has waited elsewhere, for another `wait_s` at most."""
-        attempt = _Attempt(self, connection, header, request, interest)
+        attempt = _Attempt(self, connection, header, request, interest, has_turn)
         attempt.go_on(place, is_expired=is_expired, wait_s=wait_s)
 
     def encode_nothing(self, header: RequestHeader, session_id: int) -> Buffers:
@@ -182,6 +187,7 @@ class _Attempt:
         "_awaits_turn",
         "_connection",
         "_handler",
+        "_has_turn",
         "_header",
         "_interest",
         "_is_done",
@@ -199,6 +205,7 @@ class _Attempt:
         header: RequestHeader,
         request: FetchRequest,
         interest: FetchInterest,
+        has_turn: bool,
     ) -> None:
         self._handler = handler
         self._connection = connection
@@ -210,6 +217,7 @@ class _Attempt:
         self._is_expired = request.max_wait_ms <= 0
         self._is_reading = False
         self._awaits_turn = False
+        self._has_turn = has_turn
         self._is_done = False
 
     def start(self) -> Answer:
@@ -228,7 +236,8 @@ class _Attempt:
     def _may_take_turn(self) -> bool:
         """Whether to look now; if not, we are called when it is our turn."""
         turns = self._handler.turns
-        if not self._interest.is_heavy or turns.take():
+        has_turn, self._has_turn = self._has_turn, False
+        if not self._interest.is_heavy or has_turn or turns.take():
             return True
         if not self._awaits_turn:
             self._awaits_turn = True
