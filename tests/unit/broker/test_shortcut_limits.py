@@ -176,28 +176,27 @@ async def test_two_connections_that_share_a_session_end_nobody(shortcuts: Shortc
     async with served_world(shortcuts=shortcuts) as served:
         topic_id = await led(served)
         one, other = Pretender(served, topic_id), Pretender(served, topic_id)
+        values = produce_values(plain_batch(1), ("t", 0), -1)
+        other.client.send_together([other.client.frame(ApiKey.PRODUCE, 9, values)])
         await one.open(1)
         other.session_id, other.epoch = one.session_id, one.epoch
-        await other.ask(1, max_wait_ms=20)
-        await asyncio.sleep(0.1)
-        await other.answers()
+        await other.ask(2, max_wait_ms=20)
         one.epoch = other.epoch
-        await one.ask(1, max_wait_ms=20)
+        for _ in range(2):
+            await asyncio.sleep(0.1)
+            await other.answers()
+            await one.ask(2, max_wait_ms=40)
         await asyncio.sleep(0.1)
         await one.answers()
-        produce = [
-            other.client.frame(ApiKey.PRODUCE, 9, produce_values(plain_batch(1), ("t", 0), -1))
-            for _ in range(512)
-        ]
-        for frame in produce:
-            other.client.send_together([frame])
+        for _ in range(512):
+            other.client.send_together([other.client.frame(ApiKey.PRODUCE, 9, values)])
             await asyncio.sleep(0)
             other.client.deliver()
         end_offset = served.world.runner("t").log.log_end_offset
-        assert end_offset == 513
+        assert end_offset == 2 + 512
         other.epoch = one.epoch + 1
         other.client.send_together([other.frame(end_offset, max_wait_ms=20)])
-        await one.ask(end_offset, max_wait_ms=20)
+        await one.ask(end_offset, max_wait_ms=40)
         await asyncio.sleep(1)
         await one.answers()
         assert not one.client.transport.is_closed
