@@ -22,6 +22,7 @@ from tidelog.broker.broker import Broker, BrokerPorts
 from tidelog.broker.disk_executor import DiskExecutor
 from tidelog.broker.log_dir_runner import UNKNOWN_BOOT
 from tidelog.broker.network import SocketNetwork
+from tidelog.broker.shortcuts import SHORTCUTS
 from tidelog.config.broker import BrokerConfig
 from tidelog.coordination import sqlite
 from tidelog.coordination.port import Coordinator
@@ -85,6 +86,7 @@ class Node:
             chance=random.SystemRandom(),
             boot_id=_boot_id(),
             connection_descriptor_max=_connection_descriptor_max(),
+            shortcuts=SHORTCUTS,
         )
 
     def _with_found_cluster_id(self) -> BrokerConfig:

@@ -15,6 +15,7 @@ from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import BrokerId, TopicPartition
 from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.partition_runner import PartitionRunner
+from tidelog.broker.shortcuts import SHORTCUTS
 from tidelog.core.controller import nodes
 from tidelog.core.controller.image import PartitionImage
 from tidelog.core.controller.reassignment import Reassignment
@@ -56,6 +57,7 @@ class SimulatedCluster:
                 self.coordination,
                 number,
                 {"replica.fetch.backoff.ms": "200", "tidelog.log.dir.retry.ms": "500", **settings},
+                SHORTCUTS,
             )
             for number in range(1, broker_count + 1)
         }

@@ -61,7 +61,7 @@ from tidelog.broker.replicas import Replicas
 from tidelog.broker.replication_throttle import ReplicationThrottles
 from tidelog.broker.request_tasks import RequestTasks
 from tidelog.broker.server import Server, ServerLimits
-from tidelog.broker.shortcuts import SHORTCUTS
+from tidelog.broker.shortcuts import Shortcuts
 from tidelog.broker.topic_creation import TopicCreation
 from tidelog.broker.upkeep import Upkeep
 from tidelog.config.broker import BrokerConfig
@@ -110,6 +110,9 @@ class BrokerPorts:
 
     connection_descriptor_max: int
     """Files that this process may open for connections; the rest is for logs."""
+
+    shortcuts: Shortcuts
+    """What is compiled, or nothing."""
 
 
 class Broker:
@@ -431,7 +434,7 @@ class Broker:
             tasks=tasks,
             on_lost=departures.suspect,
             on_found=departures.trust,
-            shortcut=SHORTCUTS.follow,
+            shortcut=self._ports.shortcuts.follow,
         )
         return Replicas(
             broker_id=self.config.broker_id,
@@ -491,7 +494,7 @@ class Broker:
             loop=loop,
             after_read=after_read,
             turns=turns,
-            shortcut=SHORTCUTS.fetch,
+            shortcut=self._ports.shortcuts.fetch,
         )
         metadata = MetadataHandler(
             broker_id=self.config.broker_id,
@@ -523,7 +526,7 @@ class Broker:
 
         dispatcher = Dispatcher(
             produce=ProduceHandler(
-                partitions, self._ports.clock, loop, after_read, SHORTCUTS.produce
+                partitions, self._ports.clock, loop, after_read, self._ports.shortcuts.produce
             ),
             direct={
                 ApiKey.FETCH: fetch,

@@ -162,7 +162,8 @@ def _show_failure(
     if as_json:
         print_json(_as_json(result))
         return
-    print_line(f"seed {result.seed} FAILED: {result.failure}")
+    how = "with compiled shortcuts" if result.is_compiled else "all in Python"
+    print_line(f"seed {result.seed} FAILED ({how}): {result.failure}")
     lines = result.history.splitlines()
     print_line(f"  the last {min(len(lines), HISTORY_LINES_SHOWN)} of {len(lines)} lines:")
     for line in lines[-HISTORY_LINES_SHOWN:]:
@@ -176,6 +177,7 @@ def _show_failure(
 def _as_json(result: "RunResult") -> dict[str, object]:
     return {
         "seed": result.seed,
+        "compiled": result.is_compiled,
         "failure": result.failure,
         "digest": result.digest,
         "sent": result.sent,

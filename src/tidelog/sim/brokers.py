@@ -16,6 +16,7 @@ from random import Random
 from tidelog.broker.broker import Broker, BrokerPorts
 from tidelog.broker.cluster_session import NOT_REGISTERED
 from tidelog.broker.partition_runner import PartitionRunner
+from tidelog.broker.shortcuts import Shortcuts
 from tidelog.config.broker import BrokerConfig
 from tidelog.sim.clock import SimulatedClock
 from tidelog.sim.coordinator import SimulatedCoordinatorService
@@ -40,7 +41,9 @@ class SimulatedBroker:
         coordination: SimulatedCoordinatorService,
         broker_id: int,
         settings: Mapping[str, str],
+        shortcuts: Shortcuts,
     ) -> None:
+        self._shortcuts = shortcuts
         self.broker_id = broker_id
         self.host = f"broker-{broker_id}"
         self.disk = SimulatedDisk(
@@ -135,6 +138,7 @@ class SimulatedBroker:
                 chance=process.random,
                 boot_id=f"{self.host} boot {self.boot_count}",
                 connection_descriptor_max=DESCRIPTORS_MAX,
+                shortcuts=self._shortcuts,
             ),
         )
         self.broker = broker

@@ -13,6 +13,7 @@ from random import Random
 
 from tidelog.base.errors import ErrorCode, TidelogError
 from tidelog.broker.peers import Address
+from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, is_compiled
 from tidelog.config.replication import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 from tidelog.core.controller.requests import NewTopic
 from tidelog.sim.brokers import PORT, SimulatedBroker
@@ -64,12 +65,18 @@ class RunPlan:
     duration_s: float
     settings: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether brokers take the compiled shortcuts: with even seeds, where there are any."""
+        return self.seed % 2 == 0 and is_compiled()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """What came of it. `failure` is None if every promise held."""
 
     seed: int
+    is_compiled: bool
     failure: str | None
     history: str
     digest: int
@@ -114,6 +121,7 @@ class Simulation:
                 self._coordination,
                 broker_id,
                 {**self._settings(chance), **racks[broker_id]},
+                SHORTCUTS if plan.is_compiled else NO_SHORTCUTS,
             )
             for broker_id in range(1, plan.broker_count + 1)
         }
@@ -379,6 +387,7 @@ def simulate(plan: RunPlan, *, log_level: int = logging.INFO) -> RunResult:
             world.trace.note("checker", failure, {})
         return RunResult(
             seed=plan.seed,
+            is_compiled=plan.is_compiled,
             failure=failure,
             history=world.trace.history(),
             digest=world.trace.digest,
