@@ -54,9 +54,13 @@ cdef class FastFollow:
         # From here on nothing is refused, and everything has to be done.
         fetcher._answered_count += 1
         fetcher._outstanding.popleft()
+        done = {}
         for each in parts:
-            if not self._append(view, answer, each):
+            if self._append(view, answer, each):
+                done[each.key] = None
+            else:
                 # The disk is against it. As in Python: it is left alone for a while.
+                fetcher._changed.update(done)
                 fetcher.on_refused(each.key)
         if fetcher._changed:
             for each in parts:
@@ -67,13 +71,14 @@ cdef class FastFollow:
     cdef bint _is_expected(self, uint8_t *answer) except -1:
         """Whether it answers the only question there is, within the session, without an error."""
         fetcher = self._fetcher
-        return (
+        return bool(
             answer[4] == 0
             and read_number(answer + 9, 2) == 0
             and not fetcher._changed
             and not fetcher._is_unreachable
             and not fetcher._throttle.is_active
             and fetcher._hopes_for_session
+            and fetcher._told  # Else there is nothing to ask for.
             and len(fetcher._outstanding) == 1
             and fetcher._left_session_id == 0
             and fetcher._session_id != 0
