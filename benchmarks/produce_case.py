@@ -20,6 +20,7 @@ class ProduceCase:
     name: str
     throughput: Metric
     broker_cpu: Metric
+    client_cpu: Metric
     task: ProduceTask
 
     @classmethod
@@ -37,6 +38,7 @@ class ProduceCase:
             name,
             bench.metric(Metric(name, "records/s", targets)),
             bench.metric(Metric(f"{name}, brokers' processor time", "us/record")),
+            bench.metric(Metric(f"{name}, client's processor time", "us/record")),
             ProduceTask(
                 record_count=bench.count(record_count),
                 value_size_bytes=VALUE_SIZE_BYTES,
@@ -66,4 +68,5 @@ class ProduceCase:
                 stored = stored_record_count(bootstrap, topic, partition_count=PARTITION_COUNT)
                 assert stored == task.record_count, f"{turn.name} holds {stored} records"
         turn.record(self.broker_cpu, cpu_s / task.record_count * 1e6)
+        turn.record(self.client_cpu, result.client_cpu_s / task.record_count * 1e6)
         turn.record(self.throughput, task.record_count / result.elapsed_s)

@@ -1,19 +1,25 @@
-"""The raw replicated request: Produce of one 100 B record with acks=all to a partition with three
-replicas, one at a time.
+"""The raw replicated request: Produce with acks=all to three replicas, one at a time.
+
+One record of 100 B shows how long a record takes, and what is left of T4 to the servers. A batch of
+a thousand records of 1 KB shows how much processor time a record takes, and what is left of T3: the
+client and three brokers share the machine, so that nobody can take more records than the processors
+have time for.
 
 The floor is three processes of floor.c. The first appends the frame to a file, sends it to the two
-others, which append it as well, and answers when both have. It sends without being asked, knows no
-offsets and keeps no indexes; but a record has to make the same four hops. The client is the same
-for all: a blocking socket and requests encoded beforehand.
-
-How much of T4 is left to the servers: what three of them need for a record at the least.
+others, which append it as well, and answers when both have. It sends without being asked, checks no
+sums, knows no offsets and keeps no indexes; but a record has to make the same four hops and be
+written three times. The client is the same for all: a blocking socket and requests encoded
+beforehand.
 """
 
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from benchmarks.clients import in_turn
 from benchmarks.harness import Bench, run_script
+from benchmarks.process_stats import cpu_seconds
 from benchmarks.raw import (
     Exchanges,
     RawConnection,
@@ -23,6 +29,7 @@ from benchmarks.raw import (
     now_ms,
     produce_frame,
     require_stored,
+    time_in_turns,
 )
 from benchmarks.results import Metric
 from benchmarks.subjects import FLOOR, NoCompiler, new_copying_floor
@@ -32,42 +39,75 @@ TOPIC = "replicated-path"
 LEADER = 1
 VALUE_SIZE_BYTES = 100
 COUNT = 3_000
+LARGE_VALUE_BYTES = 1_024
+LARGE_RECORDS = 900
+LARGE_COUNT = 80
 ACKS_ALL = -1
 
 
+@dataclass(frozen=True, slots=True)
+class System:
+    """Where to send to, and whose time to count."""
+
+    bootstrap: str
+    pids: Sequence[int]
+
+
 def measure(bench: Bench) -> None:
-    batch = batch_of(1, VALUE_SIZE_BYTES, timestamp_ms=now_ms())
-    frame = produce_frame(TOPIC, 0, batch, acks=ACKS_ALL)
-    bootstraps = _start(bench, frame)
+    frame = _frame(1, VALUE_SIZE_BYTES)
+    systems = _start(bench, frame)
     with ExitStack() as opened:
-        frames = [frame] * bench.count(COUNT)
-        systems = {
-            name: Exchanges(opened.enter_context(RawConnection(bootstrap)), frames)
-            for name, bootstrap in bootstraps.items()
+        connections = {
+            name: opened.enter_context(RawConnection(system.bootstrap))
+            for name, system in systems.items()
         }
+        frames = [frame] * bench.count(COUNT)
         p50 = bench.metric(Metric("one record, p50", "us"))
         p99 = bench.metric(Metric("one record, p99", "us"))
-        measure_passes(bench, "one record at a time", systems, p50, p99)
-    brokers = {name: each for name, each in bootstraps.items() if name != FLOOR}
+        small = {name: Exchanges(each, frames) for name, each in connections.items()}
+        measure_passes(bench, "one record at a time", small, p50, p99)
+        large_frames = [_frame(LARGE_RECORDS, LARGE_VALUE_BYTES)] * bench.count(LARGE_COUNT)
+        large = {name: Exchanges(each, large_frames) for name, each in connections.items()}
+        _measure_time(bench, systems, large)
     rounds = bench.warm_up_rounds + bench.rounds
-    require_stored(brokers, TOPIC, at_least=bench.count(COUNT) * rounds)
+    stored = len(frames) * rounds + LARGE_RECORDS * len(large_frames) * rounds
+    brokers = {name: each.bootstrap for name, each in systems.items() if name != FLOOR}
+    require_stored(brokers, TOPIC, at_least=stored)
 
 
-def _start(bench: Bench, frame: bytes) -> dict[str, str]:
-    systems: dict[str, str] = {}
+def _frame(record_count: int, value_size_bytes: int) -> bytes:
+    batch = batch_of(record_count, value_size_bytes, timestamp_ms=now_ms())
+    return produce_frame(TOPIC, 0, batch, acks=ACKS_ALL)
+
+
+def _measure_time(
+    bench: Bench, systems: dict[str, System], exchanges: dict[str, Exchanges]
+) -> None:
+    metric = bench.metric(Metric("1 KB records in large batches, processor time", "us/record"))
+    for turn in bench.turns("large batches", list(systems)):
+        mine = exchanges[turn.name]
+        before_s = sum(map(cpu_seconds, systems[turn.name].pids))
+        time_in_turns({turn.name: mine})
+        spent_s = sum(map(cpu_seconds, systems[turn.name].pids)) - before_s
+        turn.record(metric, spent_s / (LARGE_RECORDS * len(mine.frames)) * 1e6)
+
+
+def _start(bench: Bench, frame: bytes) -> dict[str, System]:
+    systems: dict[str, System] = {}
     for name, cluster in bench.start_clusters([n for n in bench.subjects if n != FLOOR]).items():
         cluster.create(TOPIC, *in_turn(1))
         cluster.wait_whole(TOPIC)
-        systems[name] = cluster.brokers[LEADER].bootstrap
+        systems[name] = System(cluster.brokers[LEADER].bootstrap, cluster.pids)
     if bench.has(FLOOR):
+        bootstraps = {name: system.bootstrap for name, system in systems.items()}
         try:
-            floor = new_copying_floor(
-                bench.running, bench.folder / FLOOR, answer_size(systems, frame)
+            floors = new_copying_floor(
+                bench.running, bench.folder / FLOOR, answer_size(bootstraps, frame)
             )
         except NoCompiler as error:
             bench.remarks.append(str(error))
         else:
-            systems[FLOOR] = floor.bootstrap
+            systems[FLOOR] = System(floors[0].bootstrap, [floor.pid for floor in floors])
     return systems
 
 

@@ -132,8 +132,10 @@ def new_raw_floor(folder: Path, mode: str, file: Path, answer_size_bytes: int) -
     return FloorProcess(folder, [str(program), mode, str(file), str(answer_size_bytes)])
 
 
-def new_copying_floor(running: ExitStack, folder: Path, answer_size_bytes: int) -> FloorProcess:
-    """The first of three raw floors, as long as `running`; it copies what it gets to the others."""
+def new_copying_floor(
+    running: ExitStack, folder: Path, answer_size_bytes: int
+) -> list[FloorProcess]:
+    """Three raw floors, as long as `running`; the first copies what it gets to the others."""
     others = [
         running.enter_context(
             new_raw_floor(
@@ -145,7 +147,7 @@ def new_copying_floor(running: ExitStack, folder: Path, answer_size_bytes: int) 
     ports = [floor.bootstrap.rpartition(":")[2] for floor in others]
     program = compile_floor(folder)
     arguments = [str(program), "copy", str(folder / "first.log"), str(answer_size_bytes), *ports]
-    return running.enter_context(FloorProcess(folder, arguments))
+    return [running.enter_context(FloorProcess(folder, arguments)), *others]
 
 
 def compile_floor(folder: Path) -> Path:

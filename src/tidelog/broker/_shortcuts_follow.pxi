@@ -43,6 +43,45 @@ cdef class FastFollow:
         finally:
             PyBuffer_Release(&held)
 
+    def answered(self, bytearray buffer, Py_ssize_t size_bytes):
+        """Whether `buffer[:size_bytes]` was one whole answer that was taken in and gone on from.
+
+        The same as `take_in`, but the question that was answered is put again with another
+        content: less is made and thrown away.
+        """
+        cdef uint8_t *start = <uint8_t *>PyByteArray_AS_STRING(buffer)
+        fetcher = self._fetcher
+        if size_bytes < 8 or <int64_t>read_number(start, 4) != size_bytes - 4:
+            return False
+        if fetcher._is_stopped or fetcher._failure is not None:
+            return False
+        connection = fetcher._peer._connection
+        waiting, outstanding = connection._waiting, fetcher._outstanding
+        if len(waiting) != 1 or len(outstanding) != 1 or waiting[0] is not outstanding[0]:
+            return False
+        unanswered = outstanding[0]
+        if memcmp(start + 4, PyBytes_AS_STRING(<bytes>unanswered.correlation_id), 4) != 0:
+            return False
+        fetcher._is_answered_now = True
+        try:
+            request = self._take_in(memoryview(buffer)[4:size_bytes], start + 4, size_bytes - 4)
+            if request is None:
+                return False
+            if request is True:
+                waiting.popleft()
+                unanswered.forget()
+                fetcher.go_on()
+            else:
+                unanswered.correlation_id = request[8:12]
+                unanswered.deadline_s = fetcher._loop.time() + connection._timeout_s
+                outstanding.append(unanswered)
+                connection._transport.write(request)
+        except Exception as error:
+            fetcher.on_exception(error)
+        finally:
+            fetcher._is_answered_now = False
+        return True
+
     cdef object _take_in(self, view, uint8_t *answer, Py_ssize_t size_bytes):
         cdef Copied each
         fetcher = self._fetcher

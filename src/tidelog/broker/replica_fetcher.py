@@ -40,7 +40,7 @@ from typing import NamedTuple, Protocol
 from tidelog.base.errors import ErrorCode, WireError
 from tidelog.base.ids import BrokerId
 from tidelog.broker.follower_runner import FollowerRunner, Position, Verdict
-from tidelog.broker.peers import Peer, PeerUnreachable, Unanswered
+from tidelog.broker.peers import AnswerShortcut, Peer, PeerUnreachable, Unanswered
 from tidelog.broker.replication_throttle import ReplicationThrottle
 from tidelog.config.replication import ReplicationConfig
 from tidelog.core.sessions import next_epoch
@@ -89,8 +89,8 @@ class Told(NamedTuple):
     number: int
 
 
-class AnswerShortcut(Protocol):
-    """Takes in answers with little in them; see `shortcuts.py`."""
+class FollowShortcut(AnswerShortcut, Protocol):
+    """Takes in answers that bring what comes next; see `shortcuts.py`."""
 
     def take_in(self, answer: memoryview) -> bytes | bool | None:
         """The next request. True: to be made yet. None: nothing was done with the answer."""
@@ -114,7 +114,7 @@ class ReplicaFetcher:
         on_lost: Callable[[BrokerId], None],
         on_found: Callable[[BrokerId], None],
         on_misplaced: Callable[[FollowerRunner], None],
-        shortcut: "Callable[[ReplicaFetcher], AnswerShortcut | None]",
+        shortcut: "Callable[[ReplicaFetcher], FollowShortcut | None]",
     ) -> None:
         """`throttle` is of what this broker fetches as follower; `on_lost` is told when the leader
         stops answering, `on_found` when it answers again, `on_misplaced` when a partition belongs
@@ -155,7 +155,7 @@ class ReplicaFetcher:
         self.is_bulk = lane is Lane.BULK
         self.bulk_bytes = config.tidelog_replica_bulk_bytes
         self.partition_max_bytes = config.replica_fetch_max_bytes
-        self._shortcut = shortcut(self)
+        self._shortcut = peer.shortcut = shortcut(self)
 
     @property
     def has_followers(self) -> bool:
@@ -277,13 +277,21 @@ class ReplicaFetcher:
                 return
             if taken_in is None:
                 self._take_in(result)
-            if self._may_send():
-                self._send_if_any()
+            self.go_on()
         except Exception as error:  # noqa: BLE001 - the task raises it, and knows which may pass
-            self._failure = error
-            self._wake.set()
+            self.on_exception(error)
         finally:
             self._is_answered_now = False
+
+    def go_on(self) -> None:
+        """An answer was taken in: ask for what comes next, if there is anything to ask."""
+        if self._may_send():
+            self._send_if_any()
+
+    def on_exception(self, error: Exception) -> None:
+        """Let the task of `run` deal with it."""
+        self._failure = error
+        self._wake.set()
 
     def _take_in(self, result: memoryview | PeerUnreachable) -> None:
         self._outstanding.popleft()

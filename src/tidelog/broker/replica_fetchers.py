@@ -23,7 +23,7 @@ from typing import NamedTuple
 from tidelog.base.ids import BrokerId, TopicPartition
 from tidelog.broker.follower_runner import FollowerRunner
 from tidelog.broker.peers import Peer
-from tidelog.broker.replica_fetcher import AnswerShortcut, Lane, ReplicaFetcher
+from tidelog.broker.replica_fetcher import FollowShortcut, Lane, ReplicaFetcher
 from tidelog.broker.replication_throttle import ReplicationThrottle
 from tidelog.config.replication import ReplicationConfig
 
@@ -56,7 +56,7 @@ class ReplicaFetchers:
         tasks: asyncio.TaskGroup,
         on_lost: Callable[[BrokerId], None],
         on_found: Callable[[BrokerId], None],
-        shortcut: Callable[[ReplicaFetcher], AnswerShortcut | None],
+        shortcut: Callable[[ReplicaFetcher], FollowShortcut | None],
     ) -> None:
         """`connect` knows where a broker listens; None if it does not. `on_lost` is told when a
         leader stops answering, `on_found` when it answers again."""

@@ -19,7 +19,7 @@ from tidelog.broker.fetch_interest import FetchInterest
 from tidelog.broker.handlers.fetch import FetchHandler, FetchShortcut, no_fetch_shortcut
 from tidelog.broker.handlers.produce import ProduceShortcut, no_produce_shortcut
 from tidelog.broker.partitions import Partitions
-from tidelog.broker.replica_fetcher import AnswerShortcut, ReplicaFetcher
+from tidelog.broker.replica_fetcher import FollowShortcut, ReplicaFetcher
 from tidelog.core.sessions import FetchSession
 from tidelog.wire.api import RequestHeader
 from tidelog.wire.fetch import FetchRequest
@@ -40,10 +40,10 @@ class Shortcuts:
 
     produce: ProduceShortcut
     fetch: FetchShortcut
-    follow: Callable[[ReplicaFetcher], AnswerShortcut | None]
+    follow: Callable[[ReplicaFetcher], FollowShortcut | None]
 
 
-def _no_follow_shortcut(_fetcher: ReplicaFetcher) -> AnswerShortcut | None:
+def _no_follow_shortcut(_fetcher: ReplicaFetcher) -> FollowShortcut | None:
     return None
 
 
@@ -121,9 +121,9 @@ def _fetch_shortcut(
     return made
 
 
-def _follow_shortcut(fetcher: ReplicaFetcher) -> AnswerShortcut | None:
+def _follow_shortcut(fetcher: ReplicaFetcher) -> FollowShortcut | None:
     assert _compiled is not None
-    made: AnswerShortcut = _compiled.FastFollow(fetcher)
+    made: FollowShortcut = _compiled.FastFollow(fetcher)
     return made
 
 

@@ -15,7 +15,7 @@ from tests.unit.broker.world import OTHER, World, broker_world, replicated
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import BrokerId, TopicId
 from tidelog.broker.partition_runner import PartitionRunner
-from tidelog.broker.replica_fetcher import FETCH_VERSION, AnswerShortcut, ReplicaFetcher
+from tidelog.broker.replica_fetcher import FETCH_VERSION, FollowShortcut, ReplicaFetcher
 from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, Shortcuts
 from tidelog.wire.api import RequestHeader, decode_request_header
 from tidelog.wire.fetch import (
@@ -47,15 +47,27 @@ class Taken:
     def shortcuts(self) -> Shortcuts:
         return replace(SHORTCUTS, follow=self.follow)
 
-    def follow(self, fetcher: ReplicaFetcher) -> AnswerShortcut | None:
+    def follow(self, fetcher: ReplicaFetcher) -> FollowShortcut | None:
         made = SHORTCUTS.follow(fetcher)
-        return None if made is None else _Counting(self, made)
+        return None if made is None else _Counting(self, made, fetcher)
 
 
 class _Counting:
-    def __init__(self, taken: Taken, made: AnswerShortcut) -> None:
+    def __init__(self, taken: Taken, made: FollowShortcut, fetcher: ReplicaFetcher) -> None:
         self._taken = taken
         self._made = made
+        self._fetcher = fetcher
+
+    def answered(self, buffer: bytearray, size_bytes: int) -> bool:
+        outstanding = self._fetcher._outstanding
+        before = outstanding[0] if outstanding else None
+        if not self._made.answered(buffer, size_bytes):
+            return False  # Which is counted below.
+        if outstanding and outstanding[0] is before:
+            self._taken.requests += 1
+        else:
+            self._taken.answers += 1
+        return True
 
     def take_in(self, answer: memoryview) -> bytes | bool | None:
         taken_in = self._made.take_in(answer)
