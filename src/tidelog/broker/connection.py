@@ -49,8 +49,6 @@ QUEUED_ANSWERS_MAX_BYTES: Final = 1024 * 1024
 # What handling a request takes of the budget, beside its bytes.
 REQUEST_SHARE_BYTES: Final = 128
 FIRST_OWN_BUFFER_BYTES: Final = 64 * 1024
-# Of a large frame, so that the loop can look for other events in between.
-READ_MAX_BYTES: Final = 256 * 1024
 # A frame up to this size gets its whole buffer at once, to spare producers of 1 MB batches a copy.
 TRUSTED_FRAME_BYTES: Final = 2 * 1024 * 1024
 _LENGTH: Final = struct.Struct(">i")
@@ -205,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._own is None:
             return self._owner.shared_buffer
-        return memoryview(self._own)[self._filled_bytes : self._filled_bytes + READ_MAX_BYTES]
+        return memoryview(self._own)[self._filled_bytes :]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.closing:

@@ -11,7 +11,6 @@ First come, first served. Who has to wait stops reading, so that nothing piles u
 """
 
 import asyncio
-import os
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -46,5 +45,3 @@ class HeavyTurns:
         self._is_taken = False
         while self._waiting and not self._is_taken:
             self._waiting.popleft()()  # It may have nothing to do any more.
-        # Brokers that share a core would otherwise wait for each other until the system's tick.
-        os.sched_yield()

@@ -27,7 +27,6 @@ from tidelog.broker.network import Network
 
 _LENGTH: Final = struct.Struct(">i")
 _FIRST_BUFFER_BYTES: Final = 64 * 1024
-_READ_MAX_BYTES: Final = 256 * 1024
 CORRELATION_ID_BYTES: Final = 4
 _CORRELATION_ID_AT: Final = 8
 """Behind length, api key and version of a request."""
@@ -270,7 +269,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         buffer = self._small if self._large is None else self._large
-        return memoryview(buffer)[self._filled_bytes : self._filled_bytes + _READ_MAX_BYTES]
+        return memoryview(buffer)[self._filled_bytes :]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.is_lost:
@@ -279,21 +278,11 @@ class _PeerConnection(asyncio.BufferedProtocol):
         if self._large is not None:
             if self._filled_bytes == len(self._large):
                 self._finish_large()
-            elif nbytes == _READ_MAX_BYTES:
-                # There is more, and the loop would read on without looking at anybody else.
-                assert self._transport is not None
-                self._transport.pause_reading()
-                self._loop.call_soon(self._read_on)
             return
         if self.shortcut is not None and self.shortcut.answered(self._small, self._filled_bytes):
             self._filled_bytes = 0
         else:
             self._take_small()
-
-    def _read_on(self) -> None:
-        if not self.is_lost:
-            assert self._transport is not None
-            self._transport.resume_reading()
 
     def _finish_large(self) -> None:
         large = self._large
@@ -308,9 +297,12 @@ class _PeerConnection(asyncio.BufferedProtocol):
         self._deliver(memoryview(large)[_LENGTH.size :])
 
     def _on_turn(self) -> None:
+        if self.is_lost:
+            return
+        self._finish_large()
         if not self.is_lost:
-            self._finish_large()
-            self._read_on()
+            assert self._transport is not None
+            self._transport.resume_reading()
 
     def _take_small(self) -> None:
         """Deliver every whole answer in the first buffer; make room for one that does not fit."""
