@@ -32,6 +32,7 @@ from tests.unit.broker.led_twins import (
 )
 from tests.unit.broker.served import ServedWorld
 from tests.unit.broker.simulated_loop import in_virtual_time
+from tests.unit.broker.stepped_executor import BACKGROUND, URGENT
 from tests.unit.broker.world import BROKER, OTHER
 from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import Offset
@@ -449,6 +450,145 @@ async def test_a_full_answer_has_nothing_else() -> None:
         both.each(lambda served: served.answer_memory.release(2**20 - size_bytes))
 
 
+@in_virtual_time
+async def test_two_connections_of_one_session_take_turns() -> None:
+    async with led_twins() as both:
+        scene = await Scene.set(both)
+        follower = scene.followers[0]
+        before = both.taken.parked
+        pairs = [follower.pair, both.connect()]
+        pairs[1].on_answers = pairs[0].on_answers
+        for number in range(8):
+            follower.pair = pairs[number % 2]
+            follower.ask()
+            await both.settle()
+            if number % 3 == 0:
+                scene.produce(acks=1)
+        assert both.taken.parked > before
+
+
+@in_virtual_time
+async def test_who_is_below_the_start_is_told() -> None:
+    async with led_twins() as both:
+        scene = await Scene.set(both)
+        follower = scene.followers[0]
+        scene.produce(acks=1)
+        for each in scene.followers:
+            each.ask()
+        scene.produce(acks=1)
+        await both.both(lambda served: served.world.runner("t").delete_records(Offset(2)))
+        follower.stand(1)
+        follower.ask()
+        await both.settle()
+        ((_, _, (result,)),) = follower.answer.topics
+        assert result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@in_virtual_time
+async def test_who_waits_is_woken_by_what_it_did_not_listen_to_before() -> None:
+    """A session that nobody waits in hears only the first news of a partition."""
+    async with led_twins() as both:
+        scene = await Scene.set(both)
+        follower = scene.followers[0]
+        scene.produce(acks=1)
+        scene.produce(acks=1)
+        before = both.taken.parked
+        follower.follow()
+        follower.ask()
+        assert (follower.waiting, both.taken.parked) == (1, before + 1)
+        scene.produce(acks=1)
+        assert follower.waiting == 0
+
+
+@in_virtual_time
+async def test_a_replica_that_was_taken_away_and_given_back_is_heard_of_again() -> None:
+    async with led_twins() as both:
+        scene = await Scene.set(both)
+        both.change("t", 0, isr=(BROKER, OTHER))
+        await both.settle()
+        for replicas in ((BROKER, OTHER), ALL):
+            both.change("t", 0, replicas=replicas)
+            await both.settle()
+        assert scene.followers[1].waiting == 1
+        scene.produce(acks=1)
+        await both.settle()
+        leader = both.runner().leader
+        assert leader is not None
+        assert leader.has_fetched(THIRD)
+
+
+@in_virtual_time
+async def test_what_is_being_flushed_is_not_served() -> None:
+    async with led_twins() as both:
+        scene = await Scene.set(both)
+        limit = str(both.runner().flusher.unflushed_records + 2)
+        both.each(lambda served: served.world.configure("t", {"flush.messages": limit}))
+        await both.settle()
+        both.each(lambda served: served.world.executor.hold(URGENT, BACKGROUND))
+        scene.producer.produce(scene.batch(), scene.batch(), acks=1)
+        leader = both.runner().leader
+        assert leader is not None
+        assert leader.log_end_offset < both.runner().log.log_end_offset
+        assert [follower.waiting for follower in scene.followers] == [0, 0]
+        both.each(lambda served: served.world.executor.release(URGENT, BACKGROUND))
+        await both.settle()
+
+
+def exceed_throttle(served: ServedWorld) -> None:
+    throttle = served.fetch.reader.throttle
+    throttle.set_replicas("t", ("*",))
+    throttle.set_rate(1)
+    throttle.record(10**6)
+
+
+@in_virtual_time
+async def test_a_wait_that_python_goes_on_with_ends_when_it_would_have() -> None:
+    async with led_twins() as both:
+        scene = await Scene.set(both)
+        both.change("t", 0, isr=(BROKER,))
+        await both.pass_time(0.3)
+        both.each(exceed_throttle)
+        scene.produce(acks=1)
+        await both.settle()
+        assert [follower.waiting for follower in scene.followers] == [1, 1]
+        assert both.taken.taken_over == 2
+        await both.pass_time(0.25)
+        assert [follower.waiting for follower in scene.followers] == [0, 0]
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+@in_virtual_time
+async def test_who_is_throttled_stays_so(is_behind: bool) -> None:
+    async with led_twins() as both:
+        scene = await Scene.set(both)
+        both.change("t", 0, isr=(BROKER,))
+        await both.settle()
+        scene.produce(acks=1)
+        both.each(exceed_throttle)
+        if is_behind:
+            scene.produce(acks=1)
+        for follower in scene.followers:
+            follower.ask()
+            assert follower.waiting == 1
+        await both.settle()
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+@in_virtual_time
+async def test_who_asks_while_there_is_no_room_for_answers_waits_for_that(is_behind: bool) -> None:
+    async with led_twins() as both:
+        scene = await Scene.set(both)
+        scene.produce(acks=1)
+        if is_behind:
+            scene.produce(acks=1)
+        both.each(lambda served: served.answer_memory.hold(2**20))
+        for follower in scene.followers:
+            follower.ask()
+            assert follower.waiting == 1
+        both.each(lambda served: served.answer_memory.release(2**20))
+        await both.settle()
+
+
 # -- what was written anew -----------------------------------------------------------------------
 
 
@@ -567,6 +707,23 @@ async def test_the_twins_agree_however_a_produce_ends(
         await both.settle()
         assert [code_in(answer, version) for answer in answers] == [code] * (code is not None)
         await both.pass_time(2)
+
+
+@in_virtual_time
+async def test_nothing_is_appended_that_too_few_replicas_would_have() -> None:
+    async with led_twins() as both:
+        scene = await Scene.set(both)
+        scene.produce()
+        both.each(lambda served: served.world.configure("t", {"min.insync.replicas": "2"}))
+        both.change("t", 0, isr=(BROKER,))
+        await both.settle()
+        end, before = both.runner().log.log_end_offset, both.taken.produced
+        scene.produce()
+        assert (both.runner().log.log_end_offset, both.taken.produced) == (end, before)
+        both.change("t", 0, isr=(BROKER, OTHER))
+        await both.settle()
+        scene.produce()
+        assert (both.runner().log.log_end_offset, both.taken.produced) == (end + 1, before + 1)
 
 
 def code_in(answer: bytes, version: int) -> int:
