@@ -105,10 +105,12 @@ cdef class FastFollow:
             for each in parts:
                 fetcher._changed[each.key] = None
             return True
+        if fetcher._outstanding and not parts:
+            return True  # Nothing is new, and a question is under way.
         return self._next_request(parts)
 
     cdef bint _is_expected(self, uint8_t *answer) except -1:
-        """Whether it answers the only question there is, within the session, without an error."""
+        """Whether it answers a question within the session, and there is nothing else to ask."""
         fetcher = self._fetcher
         return bool(
             answer[4] == 0
@@ -118,7 +120,7 @@ cdef class FastFollow:
             and not fetcher._throttle.is_active
             and fetcher._hopes_for_session
             and fetcher._told  # Else there is nothing to ask for.
-            and len(fetcher._outstanding) == 1
+            and len(fetcher._outstanding) > 0
             and fetcher._left_session_id == 0
             and fetcher._session_id != 0
             and <int32_t>read_number(answer + _ANSWERED_SESSION_AT, 4) == fetcher._session_id
