@@ -6,8 +6,16 @@ the same brokers as fast as they take them, with acks=all as well, from a proces
 """
 
 import sys
+import time
+from functools import partial
 
-from benchmarks.clients import in_turn, replicated_topic, running_bulk, wait_until_removed
+from benchmarks.clients import (
+    in_turn,
+    replicated_topic,
+    running_bulk,
+    stored_record_count,
+    wait_until_removed,
+)
 from benchmarks.harness import Bench, Turn, run_script
 from benchmarks.latency_case import (
     BULK_PARTITION_COUNT,
@@ -18,6 +26,7 @@ from benchmarks.latency_case import (
     measure_latency,
 )
 from benchmarks.load import BulkTask, Latencies
+from benchmarks.results import Metric
 from benchmarks.subjects import KAFKA, TIDELOG, Cluster
 
 QUESTION = "How long does one record at a time take with three replicas? (T4)"
@@ -40,16 +49,18 @@ def measure(bench: Bench) -> None:
         ),
         median_targets=(HALF_OF_KAFKA,),
     )
+    bulk_rate = Metric("the bulk producer beside it", "records/s")
     measure_latency(
         bench,
         "beside a bulk producer, acks=all",
         list(clusters),
-        lambda turn: _beside_bulk(bench, turn, clusters[turn.name]),
+        lambda turn: _beside_bulk(bench, turn, clusters[turn.name], bulk_rate),
         median_targets=(),
     )
+    bench.metric(bulk_rate)
 
 
-def _beside_bulk(bench: Bench, turn: Turn, cluster: Cluster) -> Latencies:
+def _beside_bulk(bench: Bench, turn: Turn, cluster: Cluster, bulk_rate: Metric) -> Latencies:
     topic = f"bulk-{turn.label}"
     bulk = BulkTask(value_size_bytes=BULK_VALUE_SIZE_BYTES, acks="all")
     with (
@@ -57,7 +68,13 @@ def _beside_bulk(bench: Bench, turn: Turn, cluster: Cluster) -> Latencies:
         running_bulk(cluster.bootstrap, topic, bulk),
     ):
         record_count = bench.count(RECORD_COUNT_BESIDE_BULK)
+        counted = partial(
+            stored_record_count, cluster.bootstrap, topic, partition_count=BULK_PARTITION_COUNT
+        )
+        before, started_s = counted(), time.monotonic()
         result = latencies(cluster.bootstrap, record_count=record_count, acks="all")
+        elapsed_s = time.monotonic() - started_s
+        turn.record(bulk_rate, (counted() - before) / elapsed_s)
     for broker in cluster.brokers.values():
         wait_until_removed(broker.data_folder, topic)
     return result

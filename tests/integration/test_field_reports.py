@@ -232,7 +232,7 @@ def _server() -> Server:
         request_memory=memory,
         answer_memory=memory,
         after_read=AfterRead(asyncio.get_running_loop()),
-        turns=HeavyTurns(asyncio.get_running_loop()),
+        turns=HeavyTurns(asyncio.get_running_loop(), pause_s=0),
         dispatch=lambda _connection, _frame: None,
     )
 

@@ -232,6 +232,8 @@ cdef class FastFollow:
             if not _copy(&batch, runner, follower._clock):
                 return False
             batch.view_at += batch.size_bytes
+        if 0 < part.records_bytes < _SMALL_BYTES and not fetcher.is_bulk:
+            fetcher._peer.turns.note_small()
         end_offset = _get(_get(runner, _RUNNER_LOG), _LOG_END_OFFSET)
         if follower.machine.on_fetched(
             leader_high_watermark=part.high_watermark, log_end_offset=end_offset

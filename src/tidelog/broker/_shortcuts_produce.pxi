@@ -17,10 +17,11 @@ cdef class FastProduce:
     cdef object _connection
     cdef object _loop
     cdef object _after_read
+    cdef object _turns
     cdef object _now_ms
     """None: the clock of the system."""
 
-    def __init__(self, template, partitions, clock, connection, loop, after_read):
+    def __init__(self, template, partitions, clock, connection, loop, after_read, turns):
         self._start = template.common_start
         self._common = template.common
         self._topic = template.topic
@@ -31,6 +32,7 @@ cdef class FastProduce:
         self._connection = connection
         self._loop = loop
         self._after_read = after_read
+        self._turns = turns
         self._partitions = partitions
         self._now_ms = None if type(clock) is SystemClock else clock.now_ms
         # Length, correlation id, what names the topic; then partition, error code, base offset,
@@ -86,6 +88,8 @@ cdef class FastProduce:
         cdef int64_t base_offset = _append(&batch, runner, now_ms)
         if base_offset < 0:
             return None
+        if batch.size_bytes < _SMALL_BYTES:
+            self._turns.note_small()
         cdef bint has_followers = bool(_get(leader, _LEADER_FOLLOWERS))
         if self._after_read.has_one_request:
             self._after_read.do()

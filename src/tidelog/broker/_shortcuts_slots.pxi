@@ -16,7 +16,7 @@ from tidelog.base.errors import ErrorCode, RequestRefused, StorageError, WireErr
 from tidelog.broker.append_queue import AppendQueue
 from tidelog.broker.flushing import Flusher
 from tidelog.broker.follower_runner import Position
-from tidelog.broker.heavy_turns import HEAVY_BYTES
+from tidelog.broker.heavy_turns import HEAVY_BYTES, SMALL_BYTES
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.produce_results import refused_partition
 from tidelog.broker.replica_fetcher import LULLS, Told
@@ -148,6 +148,7 @@ cdef int64_t _RELATIVE_OFFSET_MAX = RELATIVE_OFFSET_MAX
 cdef int64_t _RECENT_PLACES = RECENT_PLACES
 cdef int _CORRELATION_ID_AT = 4
 cdef int64_t _HEAVY_BYTES = HEAVY_BYTES
+cdef int64_t _SMALL_BYTES = SMALL_BYTES
 cdef int _COMMON_AT = 8
 cdef int _END_BYTES = 3
 cdef int _ACKS_ALL = -1

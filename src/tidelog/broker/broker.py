@@ -156,7 +156,8 @@ class Broker:
         loop = asyncio.get_running_loop()
         controller = self.controller
         after_read = AfterRead(loop)
-        turns = self._turns = HeavyTurns(loop)
+        pause_s = self.config.network.tidelog_heavy_pause_ms / 1000
+        turns = self._turns = HeavyTurns(loop, pause_s=pause_s)
         server = self._server(loop, after_read, turns)
         endpoints = await self._bind(server)
         image = await controller.join(self._cluster_of_folders())
@@ -526,7 +527,12 @@ class Broker:
 
         dispatcher = Dispatcher(
             produce=ProduceHandler(
-                partitions, self._ports.clock, loop, after_read, self._ports.shortcuts.produce
+                partitions,
+                self._ports.clock,
+                loop,
+                after_read,
+                turns,
+                self._ports.shortcuts.produce,
             ),
             direct={
                 ApiKey.FETCH: fetch,

@@ -95,7 +95,7 @@ class Peer:
         self._loop = loop
         self._timeout_s = timeout_ms / 1_000
         self._answer_max_bytes = answer_max_bytes
-        self._turns = turns
+        self.turns = turns
         self._connection: _PeerConnection | None = None
         self._connecting: asyncio.Lock = asyncio.Lock()
         self._last_correlation_id = 0
@@ -165,7 +165,7 @@ class Peer:
                 loop=self._loop,
                 timeout_s=self._timeout_s,
                 answer_max_bytes=self._answer_max_bytes,
-                turns=self._turns,
+                turns=self.turns,
             )
             connection.shortcut = self.shortcut
             try:

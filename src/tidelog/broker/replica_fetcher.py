@@ -40,6 +40,7 @@ from typing import NamedTuple, Protocol
 from tidelog.base.errors import ErrorCode, WireError
 from tidelog.base.ids import BrokerId
 from tidelog.broker.follower_runner import FollowerRunner, Position, Verdict
+from tidelog.broker.heavy_turns import SMALL_BYTES
 from tidelog.broker.peers import AnswerShortcut, Peer, PeerUnreachable, Unanswered
 from tidelog.broker.replication_throttle import ReplicationThrottle
 from tidelog.config.replication import ReplicationConfig
@@ -466,6 +467,8 @@ class ReplicaFetcher:
             return
         if self._throttle.is_active and self._is_throttled(asked.follower):
             self._throttle.record(len(result.records))
+        if 0 < len(result.records) < SMALL_BYTES and not self.is_bulk:
+            self._peer.turns.note_small()
         verdict = asked.follower.on_answer(asked.position, result)
         if verdict is Verdict.LATER:
             self._log_refusal(asked.follower, result)

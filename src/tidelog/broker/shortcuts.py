@@ -18,6 +18,7 @@ from tidelog.broker.connection import Connection, RequestShortcut
 from tidelog.broker.fetch_interest import FetchInterest
 from tidelog.broker.handlers.fetch import FetchHandler, FetchShortcut, no_fetch_shortcut
 from tidelog.broker.handlers.produce import ProduceShortcut, no_produce_shortcut
+from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.replica_fetcher import FollowShortcut, ReplicaFetcher
 from tidelog.core.sessions import FetchSession
@@ -83,13 +84,14 @@ def _produce_shortcut(
     connection: Connection,
     loop: asyncio.AbstractEventLoop,
     after_read: AfterRead,
+    turns: HeavyTurns,
 ) -> RequestShortcut | None:
     """For requests like `template`."""
     if template is None:
         return None
     assert _compiled is not None
     made: RequestShortcut = _compiled.FastProduce(
-        template, partitions, clock, connection, loop, after_read
+        template, partitions, clock, connection, loop, after_read, turns
     )
     return made
 

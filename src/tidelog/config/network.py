@@ -161,6 +161,14 @@ class NetworkConfig:
         "Bytes read from one busy connection before others get their turn.",
         minimum=1,
     )
+    tidelog_heavy_pause_ms: int = option(
+        "tidelog.heavy.pause.ms",
+        2,
+        ConfigType.INT,
+        "Pause after each request or answer of 128 KiB or more while small records are written, so "
+        "that these do not wait for the processor. 0: none.",
+        minimum=0,
+    )
     tidelog_response_memory_bytes: int = option(
         "tidelog.response.memory.bytes",
         268_435_456,

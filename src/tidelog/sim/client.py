@@ -119,6 +119,6 @@ class SimulatedClient:
                 loop=self._loop,
                 timeout_ms=REQUEST_TIMEOUT_MS,
                 answer_max_bytes=ANSWER_MAX_BYTES,
-                turns=HeavyTurns(self._loop),
+                turns=HeavyTurns(self._loop, pause_s=0),
             )
         return peer

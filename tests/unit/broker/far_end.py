@@ -126,5 +126,5 @@ class FarEnd:
             loop=asyncio.get_running_loop(),
             timeout_ms=self.timeout_ms,
             answer_max_bytes=2**20,
-            turns=HeavyTurns(asyncio.get_running_loop()),
+            turns=HeavyTurns(asyncio.get_running_loop(), pause_s=0),
         )

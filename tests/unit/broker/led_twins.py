@@ -23,6 +23,7 @@ from tidelog.broker.after_read import AfterRead
 from tidelog.broker.connection import Answer, Connection, RequestShortcut
 from tidelog.broker.fetch_interest import FetchInterest
 from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, Shortcuts
@@ -72,8 +73,9 @@ class Taken:
         connection: Connection,
         loop: asyncio.AbstractEventLoop,
         after_read: AfterRead,
+        turns: HeavyTurns,
     ) -> RequestShortcut | None:
-        made = SHORTCUTS.produce(template, partitions, clock, connection, loop, after_read)
+        made = SHORTCUTS.produce(template, partitions, clock, connection, loop, after_read, turns)
         return None if made is None else _Counting(made, self.on_produced)
 
     def on_produced(self, _answer: object) -> None:

@@ -95,5 +95,5 @@ class PipedNetwork:
             loop=asyncio.get_running_loop(),
             timeout_ms=10_000,
             answer_max_bytes=2**20,
-            turns=HeavyTurns(asyncio.get_running_loop()),
+            turns=HeavyTurns(asyncio.get_running_loop(), pause_s=0),
         )

@@ -11,6 +11,7 @@ from tests.unit.broker.world import OTHER, World, broker_world, replicated
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import BrokerId
 from tidelog.broker.replica_fetcher import FETCH_VERSION
+from tidelog.broker.shortcuts import SHORTCUTS, Shortcuts
 from tidelog.core.controller.changes import BrokerRegistered
 from tidelog.core.controller.image import BrokerImage, Endpoint, LastStop
 from tidelog.wire.api import ApiKey, RequestHeader, decode_request_header
@@ -104,9 +105,10 @@ async def followed(
     *,
     settings: dict[str, str] | None = None,
     broker_settings: dict[str, str] | None = None,
+    shortcuts: Shortcuts = SHORTCUTS,
 ) -> AsyncIterator[tuple[World, Leader]]:
     """A broker that follows another one, in an incremental session that has been opened."""
-    async with broker_world(settings=broker_settings or {}) as world:
+    async with broker_world(settings=broker_settings or {}, shortcuts=shortcuts) as world:
         leader = Leader(world)
         world.decide(registered(OTHER, 20))
         world.create("t", partitions=partitions, config=settings, state=replicated(OTHER, 3))

@@ -65,7 +65,7 @@ class ServedWorld:
         self.world = world
         self.answer_memory = MemoryBound(answer_bytes)
         after_read = AfterRead(loop)
-        turns = HeavyTurns(loop)
+        turns = HeavyTurns(loop, pause_s=0)
         self.frame_memory = MemoryBound(2**20)
         self.sessions = FetchSessionCache(
             slots_max=session_slots, partitions_max=1_000, chance=Random(3)
@@ -89,7 +89,9 @@ class ServedWorld:
         )
         self.requests = RequestTasks(tasks)
         self.large = LargeRequests(world.request_memory)
-        self.produce = ProduceHandler(partitions, world.clock, loop, after_read, shortcuts.produce)
+        self.produce = ProduceHandler(
+            partitions, world.clock, loop, after_read, turns, shortcuts.produce
+        )
         self.direct: dict[ApiKey, DirectHandler] = {
             ApiKey.FETCH: self.fetch,
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, self.requests, self.large),

@@ -61,7 +61,7 @@ class Owner:
         self.clock = ManualClock()
         self.gate = SessionGate(self.clock, loop)
         self.after_read = AfterRead(loop)
-        self.turns = HeavyTurns(loop)
+        self.turns = HeavyTurns(loop, pause_s=0)
         self.frames: list[bytes] = []
         self.pending: list[PendingAnswer] = []
         self.is_forgotten = False

@@ -2,13 +2,17 @@
 
 import asyncio
 from functools import partial
+from itertools import pairwise
 
 import pytest
 
+from tests.unit.broker.followed import answer, records
+from tests.unit.broker.played_leader import followed, opened
 from tests.unit.broker.served import Client, ServedWorld, produce_values, served_world
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tidelog.broker.after_read import AfterRead
-from tidelog.broker.heavy_turns import HEAVY_BYTES, HeavyTurns
+from tidelog.broker.heavy_turns import HEAVY_BYTES, SMALL_BYTES, SMALL_LATELY_S, HeavyTurns
+from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, Shortcuts
 from tidelog.records.batch import Codec
 from tidelog.records.record import Record, encode_plain_batch
 from tidelog.wire.api import ApiKey
@@ -39,7 +43,7 @@ async def turn() -> None:
 
 @in_virtual_time
 async def test_one_piece_in_a_turn_first_come_first_served() -> None:
-    turns = HeavyTurns(asyncio.get_running_loop())
+    turns = HeavyTurns(asyncio.get_running_loop(), pause_s=0)
     done: list[str] = []
 
     def piece(name: str) -> None:
@@ -59,7 +63,7 @@ async def test_one_piece_in_a_turn_first_come_first_served() -> None:
 
 @in_virtual_time
 async def test_who_has_nothing_to_do_any_more_gives_its_turn_on() -> None:
-    turns = HeavyTurns(asyncio.get_running_loop())
+    turns = HeavyTurns(asyncio.get_running_loop(), pause_s=0)
     done: list[bool] = []
     assert turns.take()
     turns.when_free(lambda: None)
@@ -167,3 +171,58 @@ async def test_what_becomes_due_by_that_waits_for_the_next_turn() -> None:
     assert done == []
     await turn()
     assert done == ["later"]
+
+
+@in_virtual_time
+async def test_after_a_heavy_piece_there_is_a_pause_while_small_records_are_about() -> None:
+    loop = asyncio.get_running_loop()
+    turns = HeavyTurns(loop, pause_s=0.002)
+    begun: list[float] = []
+
+    def piece() -> None:
+        assert turns.take()
+        begun.append(loop.time())
+
+    async def three_pieces() -> list[float]:
+        begun.clear()
+        piece()
+        for _ in range(2):
+            turns.when_free(piece)
+        await asyncio.sleep(1)
+        return [later - earlier for earlier, later in pairwise(begun)]
+
+    assert await three_pieces() == [0, 0]
+    turns.note_small()
+    assert await three_pieces() == pytest.approx([0.002, 0.002])
+    await asyncio.sleep(SMALL_LATELY_S)
+    assert await three_pieces() == [0, 0]
+
+
+@pytest.mark.parametrize("shortcuts", [SHORTCUTS, NO_SHORTCUTS], ids=["compiled", "python"])
+@pytest.mark.parametrize("size_bytes", [100, 100_000])
+@in_virtual_time
+async def test_small_batches_are_noticed_however_they_are_appended(
+    size_bytes: int, shortcuts: Shortcuts
+) -> None:
+    async with served_world(shortcuts=shortcuts) as served:
+        await prepared(served)
+        client = served.client()
+        for _ in range(3):
+            await asyncio.sleep(1)
+            produce(client, size_bytes)
+            is_noticed = served.server.turns.small_at_s == asyncio.get_running_loop().time()
+            assert is_noticed is (size_bytes < SMALL_BYTES)
+
+
+@pytest.mark.parametrize("shortcuts", [SHORTCUTS, NO_SHORTCUTS], ids=["compiled", "python"])
+@in_virtual_time
+async def test_a_follower_notices_small_records_as_well(shortcuts: Shortcuts) -> None:
+    async with followed(1, shortcuts=shortcuts) as (world, leader):
+        await opened(leader)
+        for offset in range(3):
+            await asyncio.sleep(0.01)
+            leader.answer(answer(records(1, offset=offset, epoch=3), high_watermark=0))
+            await leader.asked_once()
+            (quick,) = (one for one in world.fetchers._fetchers.values() if not one.is_bulk)
+            now_s = asyncio.get_running_loop().time()
+            assert now_s - quick._peer.turns.small_at_s < 0.01

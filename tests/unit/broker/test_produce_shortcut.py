@@ -33,6 +33,7 @@ from tidelog.base.ids import NO_OFFSET, TopicId
 from tidelog.base.ports import Clock
 from tidelog.broker.after_read import AfterRead
 from tidelog.broker.connection import Answer, Connection, RequestShortcut
+from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, Shortcuts, is_compiled
 from tidelog.records.batch import Codec
@@ -75,8 +76,9 @@ class Counted:
         connection: Connection,
         loop: asyncio.AbstractEventLoop,
         after_read: AfterRead,
+        turns: HeavyTurns,
     ) -> RequestShortcut | None:
-        made = SHORTCUTS.produce(template, partitions, clock, connection, loop, after_read)
+        made = SHORTCUTS.produce(template, partitions, clock, connection, loop, after_read, turns)
         return None if made is None else _Counting(self, made)
 
     @property

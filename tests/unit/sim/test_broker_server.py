@@ -56,7 +56,7 @@ async def serve(network: Network, process: Process) -> None:
         request_memory=MemoryBound(2**30),
         answer_memory=MemoryBound(2**30),
         after_read=AfterRead(process.loop),
-        turns=HeavyTurns(process.loop),
+        turns=HeavyTurns(process.loop, pause_s=0),
         dispatch=echo,
     )
     await server.bind(Listener("PLAINTEXT", SERVER, PORT), backlog=50)

@@ -16,6 +16,7 @@ from tidelog.base.ports import Clock
 from tidelog.broker.after_read import AfterRead
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection, RequestShortcut
+from tidelog.broker.heavy_turns import SMALL_BYTES, HeavyTurns
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.produce_results import refused_partition
 from tidelog.broker.request_tasks import AtTheCostOf
@@ -35,7 +36,15 @@ _ATTRIBUTES_LOW_BYTE = 22
 
 Results = list[PartitionProduceResult | None]
 ProduceShortcut = Callable[
-    [ProduceTemplate | None, Partitions, Clock, Connection, asyncio.AbstractEventLoop, AfterRead],
+    [
+        ProduceTemplate | None,
+        Partitions,
+        Clock,
+        Connection,
+        asyncio.AbstractEventLoop,
+        AfterRead,
+        HeavyTurns,
+    ],
     RequestShortcut | None,
 ]
 
@@ -48,6 +57,7 @@ class ProduceHandler:
     clock: Clock
     loop: asyncio.AbstractEventLoop
     after_read: AfterRead
+    turns: HeavyTurns
     shortcut: ProduceShortcut
 
     def answer_repeated(
@@ -69,6 +79,8 @@ class ProduceHandler:
         runner = None if topic is None else self.partitions.find(topic, partition)
         if runner is None:
             return False
+        if len(records) < SMALL_BYTES:
+            self.turns.note_small()
         settling = _Settling()
         result = runner.append(
             records, acks=template.acks, now_ms=self.clock.now_ms(), settle=settling.settle_first
@@ -89,7 +101,13 @@ class ProduceHandler:
         connection.produce_template = template
         connection.use_shortcut(
             self.shortcut(
-                template, self.partitions, self.clock, connection, self.loop, self.after_read
+                template,
+                self.partitions,
+                self.clock,
+                connection,
+                self.loop,
+                self.after_read,
+                self.turns,
             )
         )
         if request.acks not in (-1, 0, 1):
@@ -148,6 +166,8 @@ class ProduceHandler:
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 f"zstd needs Produce version {_FIRST_WITH_ZSTD}",
             )
+        if len(records) < SMALL_BYTES:
+            self.turns.note_small()
         return runner.append(
             records,
             acks=request.acks,
@@ -292,6 +312,7 @@ def no_produce_shortcut(
     _connection: Connection,
     _loop: asyncio.AbstractEventLoop,
     _after_read: AfterRead,
+    _turns: HeavyTurns,
 ) -> RequestShortcut | None:
     """All through Python."""
     return None
