@@ -36,6 +36,7 @@ from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.network import SocketNetwork
 from tidelog.broker.server import Server, ServerLimits
+from tidelog.broker.shortcuts import SHORTCUTS
 from tidelog.client.errors import ClientError
 from tidelog.client.reader import OffsetRange, RangeReader
 from tidelog.config.listeners import Listener
@@ -233,6 +234,7 @@ def _server() -> Server:
         answer_memory=memory,
         after_read=AfterRead(asyncio.get_running_loop()),
         turns=HeavyTurns(asyncio.get_running_loop(), pause_s=0),
+        protocol=SHORTCUTS.protocol,
         dispatch=lambda _connection, _frame: None,
     )
 

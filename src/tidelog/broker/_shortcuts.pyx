@@ -5,6 +5,7 @@ Most requests are like the one before. A producer sends one sound batch for one 
 room in the segment, and followers come to fetch it; a follower gets that one batch, appends it and
 asks for the next. For those this does what the Python on the left does, and nothing else:
 
+    Connection.buffer_updated                     `FastProtocol`
     ProduceTemplate.match, .answer                the bytes of request and answer
     records.validation.validate_produce           `_is_sound`
     PartitionRunner._attempt, ._write             `_may_append`, `_append`
@@ -36,3 +37,4 @@ include "_shortcuts_append.pxi"
 include "_shortcuts_produce.pxi"
 include "_shortcuts_fetch.pxi"
 include "_shortcuts_follow.pxi"
+include "_shortcuts_read.pxi"

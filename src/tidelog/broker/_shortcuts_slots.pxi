@@ -8,12 +8,14 @@ from libc.string cimport memcmp, memcpy, memset
 from posix.unistd cimport write
 
 import logging
+from asyncio import BufferedProtocol
 
 from crc32c import crc32c
 
 from tidelog.base.clock import SystemClock
 from tidelog.base.errors import ErrorCode, RequestRefused, StorageError, WireError
 from tidelog.broker.append_queue import AppendQueue
+from tidelog.broker.connection import Connection
 from tidelog.broker.flushing import Flusher
 from tidelog.broker.follower_runner import Position
 from tidelog.broker.heavy_turns import HEAVY_BYTES, SMALL_BYTES

@@ -386,6 +386,7 @@ class Broker:
             answer_memory=self._answer_memory,
             after_read=after_read,
             turns=turns,
+            protocol=self._ports.shortcuts.protocol,
             dispatch=_not_serving,
         )
 

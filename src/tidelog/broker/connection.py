@@ -226,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
             self._owner.touched(self)
         self._budget_bytes -= nbytes + answered_bytes
         if self._budget_bytes <= 0:
-            self._end_turn()
+            self.end_turn()
 
     def eof_received(self) -> bool:
         return False
@@ -302,8 +302,12 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._handling = False
         if answer.__class__ is bytes:
-            self._send_one(answer)
+            self.send_one(answer)
             return len(answer)
+        return self.take_only(answer)
+
+    def take_only(self, answer: Answer) -> int:
+        """Send the answer to the only request there is, or keep its place; its size, at least 1."""
         ready: Buffers = []
         answered_bytes = self._collect(answer, ready)
         if ready:
@@ -365,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.closing:
             return False
         if self._budget_bytes <= 0:
-            self._end_turn()
+            self.end_turn()
         memory, gate = self._owner.request_memory, self._owner.gate
         if memory.is_exhausted:
             memory.when_available(self._go_on)
@@ -473,7 +477,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- flow ------------------------------------------------------------------------------------
 
-    def _end_turn(self) -> None:
+    def end_turn(self) -> None:
         """Let the others have theirs."""
         if not self._budget_spent and not self.closing:
             self._budget_spent = True
@@ -542,7 +546,7 @@ class Connection(asyncio.BufferedProtocol):
             self._hold_unsent()
         self._close_if_finished()
 
-    def _send_one(self, answer: bytes) -> None:
+    def send_one(self, answer: bytes) -> None:
         if self._transport is not None:
             self._transport.write(answer)
             if self._write_paused:

@@ -20,7 +20,7 @@ from functools import partial
 from tidelog.base.errors import ConfigError
 from tidelog.base.ports import Clock
 from tidelog.broker.after_read import AfterRead
-from tidelog.broker.connection import Answer, Connection
+from tidelog.broker.connection import Answer, Connection, ConnectionOwner
 from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.network import Network, Reserved
@@ -33,6 +33,8 @@ SHARED_BUFFER_BYTES = 256 * 1024
 SWEEP_INTERVAL_S = 1.0
 
 Dispatch = Callable[[Connection, memoryview], Answer]
+ReadsFor = Callable[[Connection, ConnectionOwner], asyncio.BufferedProtocol]
+"""What the loop reads into on behalf of a connection: the connection itself, or a shortcut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,7 @@ class Server:
         answer_memory: MemoryBound,
         after_read: AfterRead,
         turns: HeavyTurns,
+        protocol: ReadsFor,
         dispatch: Dispatch,
     ) -> None:
         self.limits = limits
@@ -90,6 +93,7 @@ class Server:
         self.gate = SessionGate(clock, loop)
         self.after_read = after_read
         self.turns = turns
+        self._protocol = protocol
         self._connections: OrderedDict[Connection, None] = OrderedDict()
         self._per_ip: Counter[str] = Counter()
         self._slow: dict[Connection, tuple[int, int]] = {}
@@ -117,11 +121,14 @@ class Server:
         """Accept connections."""
         for bound in self._bound:
             try:
-                await bound.address.listen(partial(Connection, self, bound.listener.name))
+                await bound.address.listen(partial(self._accept, bound.listener.name))
             except OSError as error:
                 self.stop_listening()
                 raise _refused(bound.listener, error) from error
         self._sweep()
+
+    def _accept(self, listener_name: str) -> asyncio.BufferedProtocol:
+        return self._protocol(Connection(self, listener_name), self)
 
     def set_limits(self, limits: ServerLimits) -> None:
         """Apply new limits, to connections that come from now on."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.ports import Clock
 from tidelog.broker.after_read import AfterRead
-from tidelog.broker.connection import Connection, RequestShortcut
+from tidelog.broker.connection import Connection, ConnectionOwner, RequestShortcut
 from tidelog.broker.fetch_interest import FetchInterest
 from tidelog.broker.handlers.fetch import FetchHandler, FetchShortcut, no_fetch_shortcut
 from tidelog.broker.handlers.produce import ProduceShortcut, no_produce_shortcut
@@ -42,13 +42,20 @@ class Shortcuts:
     produce: ProduceShortcut
     fetch: FetchShortcut
     follow: Callable[[ReplicaFetcher], FollowShortcut | None]
+    protocol: Callable[[Connection, ConnectionOwner], asyncio.BufferedProtocol]
 
 
 def _no_follow_shortcut(_fetcher: ReplicaFetcher) -> FollowShortcut | None:
     return None
 
 
-NO_SHORTCUTS = Shortcuts(no_produce_shortcut, no_fetch_shortcut, _no_follow_shortcut)
+def _the_connection(connection: Connection, _owner: ConnectionOwner) -> asyncio.BufferedProtocol:
+    return connection
+
+
+NO_SHORTCUTS = Shortcuts(
+    no_produce_shortcut, no_fetch_shortcut, _no_follow_shortcut, _the_connection
+)
 """All through Python, as where there is no compiler."""
 
 
@@ -129,6 +136,12 @@ def _follow_shortcut(fetcher: ReplicaFetcher) -> FollowShortcut | None:
     return made
 
 
+def _protocol(connection: Connection, owner: ConnectionOwner) -> asyncio.BufferedProtocol:
+    assert _compiled is not None
+    made: asyncio.BufferedProtocol = _compiled.FastProtocol(connection, owner)
+    return made
+
+
 SHORTCUTS = NO_SHORTCUTS
 if _compiled is not None:
-    SHORTCUTS = Shortcuts(_produce_shortcut, _fetch_shortcut, _follow_shortcut)
+    SHORTCUTS = Shortcuts(_produce_shortcut, _fetch_shortcut, _follow_shortcut, _protocol)

@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 from tidelog.base.ports import BytesLike
-from tidelog.broker.connection import Connection
 
 
 class FakeTransport(asyncio.Transport):
@@ -17,7 +16,7 @@ class FakeTransport(asyncio.Transport):
         self.is_stalled = False
         self.reads = True
         self.is_closed = False
-        self.protocol: Connection | None = None
+        self.protocol: asyncio.BufferedProtocol | None = None
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return ("10.0.0.1", 4_000) if name == "peername" else default
@@ -65,7 +64,7 @@ class FakeTransport(asyncio.Transport):
 class Outbox:
     """Feeds a connection as uvloop would: only what it has room for, only while it reads."""
 
-    def __init__(self, connection: Connection, transport: FakeTransport) -> None:
+    def __init__(self, connection: asyncio.BufferedProtocol, transport: FakeTransport) -> None:
         self._connection = connection
         self._transport = transport
         self._bytes = bytearray()
@@ -76,7 +75,7 @@ class Outbox:
 
     def deliver(self, chunk_bytes: int = 2**20) -> None:
         while self._bytes and self._transport.reads and not self._transport.is_closed:
-            buffer = self._connection.get_buffer(-1)
+            buffer = memoryview(self._connection.get_buffer(-1))
             assert len(buffer) > 0
             size_bytes = min(len(buffer), chunk_bytes, len(self._bytes))
             buffer[:size_bytes] = self._bytes[:size_bytes]

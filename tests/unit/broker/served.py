@@ -63,6 +63,7 @@ class ServedWorld:
     ) -> None:
         loop = asyncio.get_running_loop()
         self.world = world
+        self.shortcuts = shortcuts
         self.answer_memory = MemoryBound(answer_bytes)
         after_read = AfterRead(loop)
         turns = HeavyTurns(loop, pause_s=0)
@@ -122,6 +123,7 @@ class ServedWorld:
             answer_memory=self.answer_memory,
             after_read=after_read,
             turns=turns,
+            protocol=shortcuts.protocol,
             dispatch=self._dispatcher().dispatch,
         )
 
@@ -189,9 +191,10 @@ class Client:
         self.served = served
         self.transport = FakeTransport()
         self.connection = Connection(served.server, LISTENER)
-        self.transport.protocol = self.connection
-        self.connection.connection_made(self.transport)
-        self._outbox = Outbox(self.connection, self.transport)
+        protocol = served.shortcuts.protocol(self.connection, served.server)
+        self.transport.protocol = protocol
+        protocol.connection_made(self.transport)
+        self._outbox = Outbox(protocol, self.transport)
         self._asked: list[tuple[int, int, int]] = []
         self._correlation_id = 0
 

@@ -14,6 +14,7 @@ from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.network import Network
 from tidelog.broker.server import Server, ServerLimits
+from tidelog.broker.shortcuts import SHORTCUTS
 from tidelog.config.listeners import Listener
 from tidelog.sim.process import Process
 from tidelog.sim.world import World
@@ -57,6 +58,7 @@ async def serve(network: Network, process: Process) -> None:
         answer_memory=MemoryBound(2**30),
         after_read=AfterRead(process.loop),
         turns=HeavyTurns(process.loop, pause_s=0),
+        protocol=SHORTCUTS.protocol,
         dispatch=echo,
     )
     await server.bind(Listener("PLAINTEXT", SERVER, PORT), backlog=50)
