@@ -319,12 +319,16 @@ cdef class FetchWait:
     # -- as a ParkedFetch --------------------------------------------------------------------------
 
     def on_news(self, int64_t appended_bytes):
+        self._hear(appended_bytes)
+
+    cdef int _hear(self, int64_t appended_bytes) except -1:
         self.available_bytes += appended_bytes
         if self._is_due or self._is_over:
-            return
+            return 0
         if appended_bytes == 0 or self.available_bytes >= self._form._min_bytes:
             self._is_due = True
             self._form._after_read.call(self.look)
+        return 0
 
     def cancel(self):
         self._end()
@@ -413,7 +417,11 @@ cdef class FetchWait:
         self.buffers = buffers
         self.size_bytes = sum(map(len, buffers))
         self._on_abandoned = self._on_hurried = None
-        self._form._connection.answer_ready(self.size_bytes)
+        connection = self._form._connection
+        if len(buffers) == 1 and type(buffers[0]) is bytes:
+            if _send_only(connection, self, buffers[0]):
+                return
+        connection.answer_ready(self.size_bytes)
 
     def hurry(self):
         callback, self._on_hurried = self._on_hurried, None

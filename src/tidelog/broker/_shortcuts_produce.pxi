@@ -214,7 +214,8 @@ cdef class ProduceWait:
             if not connection.is_closed:
                 self.buffers = [answer]
                 self.size_bytes = PyBytes_GET_SIZE(answer)
-                connection.answer_ready(self.size_bytes)
+                if not _send_only(connection, self, answer):
+                    connection.answer_ready(self.size_bytes)
         except Exception:
             with AtTheCostOf(connection, ApiKey.PRODUCE):
                 raise
@@ -344,7 +345,7 @@ cdef int64_t _append(Batch *batch, runner, int64_t now_ms) except -2:
     _set(flusher, _FLUSHER_UNFLUSHED_RECORDS, unflushed + batch.last_offset_delta + 1)
     if _get(leader, _LEADER_FOLLOWERS):
         _remember(batch, log)
-        runner._advance(_get(log, _LOG_END_OFFSET), batch.size_bytes, now_ms)
+        _advance(batch, runner, leader, _get(log, _LOG_END_OFFSET), now_ms)
     elif leader.on_append(_get(log, _LOG_END_OFFSET), now_ms=now_ms):
         waiters = _get(runner, _RUNNER_WAITERS)
         if waiters:
@@ -352,3 +353,59 @@ cdef int64_t _append(Batch *batch, runner, int64_t now_ms) except -2:
         if _get(runner, _RUNNER_WATCHERS):
             runner._announce(batch.size_bytes)
     return base_offset
+
+
+cdef int _advance(Batch *batch, runner, leader, end_offset, now_ms) except -1:
+    """As `PartitionRunner._advance`, with little of the interpreter for followers that wait."""
+    effects = leader.on_append(end_offset, now_ms=now_ms)
+    cdef int64_t uncommitted_bytes = _number(runner, _RUNNER_UNCOMMITTED_BYTES)
+    _set(runner, _RUNNER_UNCOMMITTED_BYTES, uncommitted_bytes + batch.size_bytes)
+    watchers = <dict>_get(runner, _RUNNER_FOLLOWER_WATCHERS)
+    satisfied = None
+    for target, watcher in watchers.items():
+        if not _tell_news(watcher, target, batch.size_bytes):
+            satisfied = [target] if satisfied is None else [*satisfied, target]
+    if satisfied is not None:
+        for target in satisfied:
+            del watchers[target]
+    if effects is ADVANCED:
+        runner._on_high_watermark_advanced()
+    elif effects:
+        runner._perform(effects)
+    return 0
+
+
+cdef bint _tell_news(watcher, target, Py_ssize_t appended_bytes) except -1:
+    """As `FetchInterest.on_news`: whether it wants to be told of the next news as well."""
+    if type(watcher) is not FetchInterest:
+        return watcher.on_news(target, appended_bytes)
+    parked, session = watcher.parked, watcher.fetch
+    if type(parked) is not FetchWait or type(session) is not FetchSession:
+        return watcher.on_news(target, appended_bytes)
+    if target.is_wanted:
+        session._dirty[target] = None
+    (<FetchWait>parked)._hear(appended_bytes)
+    return True
+
+
+cdef bint _send_only(connection, pending, bytes answer) except -1:
+    """Send what is all that a connection has to do; False if it has more, and nothing was done."""
+    if type(connection) is not Connection:
+        return False
+    transport = _get(connection, _CONNECTION_TRANSPORT)
+    answers = _get(connection, _CONNECTION_ANSWERS)
+    if transport is None or len(answers) != 1 or answers[0] is not pending:
+        return False
+    if _get(connection, _CONNECTION_HANDLING) or _get(connection, _CONNECTION_BLOCKED):
+        return False
+    if _get(connection, _CONNECTION_WRITE_PAUSED) or _get(connection, _CONNECTION_READING_PAUSED):
+        return False
+    if _get(connection, _CONNECTION_FINISHING) or _get(connection, _CONNECTION_BUDGET_SPENT):
+        return False
+    if _get(connection, _CONNECTION_READY_BYTES) or _get(connection, _CONNECTION_HELD_BYTES):
+        return False
+    answers.popleft()
+    if pending.exclusive:
+        _set(connection, _CONNECTION_EXCLUSIVE, False)
+    connection.send_one(answer)
+    return True

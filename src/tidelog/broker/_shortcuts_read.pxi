@@ -1,16 +1,5 @@
 # -- reading ---------------------------------------------------------------------------------------
 
-cdef Py_ssize_t _CONNECTION_ANSWERS = _place(Connection, "_answers")
-cdef Py_ssize_t _CONNECTION_BUDGET_BYTES = _place(Connection, "_budget_bytes")
-cdef Py_ssize_t _CONNECTION_CLOSING = _place(Connection, "closing")
-cdef Py_ssize_t _CONNECTION_EXCLUSIVE = _place(Connection, "_exclusive")
-cdef Py_ssize_t _CONNECTION_FINISHING = _place(Connection, "_finishing")
-cdef Py_ssize_t _CONNECTION_HANDLING = _place(Connection, "_handling")
-cdef Py_ssize_t _CONNECTION_LAST_USED_MS = _place(Connection, "last_used_ms")
-cdef Py_ssize_t _CONNECTION_OWN = _place(Connection, "_own")
-cdef Py_ssize_t _CONNECTION_SHORTCUT = _place(Connection, "shortcut")
-cdef Py_ssize_t _CONNECTION_WRITE_PAUSED = _place(Connection, "_write_paused")
-
 
 class FastProtocol(BufferedProtocol):
     """Hands a read that is one request for a shortcut to that, and all others to the connection."""

@@ -16,6 +16,7 @@ from tidelog.base.clock import SystemClock
 from tidelog.base.errors import ErrorCode, RequestRefused, StorageError, WireError
 from tidelog.broker.append_queue import AppendQueue
 from tidelog.broker.connection import Connection
+from tidelog.broker.fetch_interest import FetchInterest
 from tidelog.broker.flushing import Flusher
 from tidelog.broker.follower_runner import Position
 from tidelog.broker.heavy_turns import HEAVY_BYTES, SMALL_BYTES
@@ -23,9 +24,10 @@ from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.produce_results import refused_partition
 from tidelog.broker.replica_fetcher import LULLS, Told
 from tidelog.broker.request_tasks import AtTheCostOf
+from tidelog.core.partition.effects import ADVANCED
 from tidelog.core.partition.epochs import EpochHistory
 from tidelog.core.partition.leader import PartitionLeader
-from tidelog.core.sessions import KnownOffsets, next_epoch
+from tidelog.core.sessions import FetchSession, KnownOffsets, next_epoch
 from tidelog.records.batch import (
     CHECKSUMMED_POSITION,
     CODEC_MASK,
@@ -189,9 +191,26 @@ cdef int _set(owner, Py_ssize_t place, value) except -1:
     return 0
 
 
+cdef Py_ssize_t _CONNECTION_ANSWERS = _place(Connection, "_answers")
+cdef Py_ssize_t _CONNECTION_BLOCKED = _place(Connection, "_blocked")
+cdef Py_ssize_t _CONNECTION_BUDGET_BYTES = _place(Connection, "_budget_bytes")
+cdef Py_ssize_t _CONNECTION_BUDGET_SPENT = _place(Connection, "_budget_spent")
+cdef Py_ssize_t _CONNECTION_CLOSING = _place(Connection, "closing")
+cdef Py_ssize_t _CONNECTION_EXCLUSIVE = _place(Connection, "_exclusive")
+cdef Py_ssize_t _CONNECTION_FINISHING = _place(Connection, "_finishing")
+cdef Py_ssize_t _CONNECTION_HANDLING = _place(Connection, "_handling")
+cdef Py_ssize_t _CONNECTION_HELD_BYTES = _place(Connection, "_held_bytes")
+cdef Py_ssize_t _CONNECTION_LAST_USED_MS = _place(Connection, "last_used_ms")
+cdef Py_ssize_t _CONNECTION_OWN = _place(Connection, "_own")
+cdef Py_ssize_t _CONNECTION_READING_PAUSED = _place(Connection, "_reading_paused")
+cdef Py_ssize_t _CONNECTION_READY_BYTES = _place(Connection, "_ready_bytes")
+cdef Py_ssize_t _CONNECTION_SHORTCUT = _place(Connection, "shortcut")
+cdef Py_ssize_t _CONNECTION_TRANSPORT = _place(Connection, "_transport")
+cdef Py_ssize_t _CONNECTION_WRITE_PAUSED = _place(Connection, "_write_paused")
 cdef Py_ssize_t _RUNNER_EPOCHS = _place(PartitionRunner, "epochs")
 cdef Py_ssize_t _RUNNER_FLUSH_MESSAGES = _place(PartitionRunner, "_flush_messages")
 cdef Py_ssize_t _RUNNER_FLUSHER = _place(PartitionRunner, "_flusher")
+cdef Py_ssize_t _RUNNER_FOLLOWER_WATCHERS = _place(PartitionRunner, "_follower_watchers")
 cdef Py_ssize_t _RUNNER_IS_LOG_APPEND_TIME = _place(PartitionRunner, "_is_log_append_time")
 cdef Py_ssize_t _RUNNER_IS_OFFLINE = _place(PartitionRunner, "is_offline")
 cdef Py_ssize_t _RUNNER_HAS_UNWRITTEN_EPOCH = _place(PartitionRunner, "has_unwritten_epoch")
@@ -200,6 +219,7 @@ cdef Py_ssize_t _RUNNER_LIMITS = _place(PartitionRunner, "_limits")
 cdef Py_ssize_t _RUNNER_LOG = _place(PartitionRunner, "log")
 cdef Py_ssize_t _RUNNER_MAY_REWRITE = _place(PartitionRunner, "_may_rewrite")
 cdef Py_ssize_t _RUNNER_QUEUE = _place(PartitionRunner, "_queue")
+cdef Py_ssize_t _RUNNER_UNCOMMITTED_BYTES = _place(PartitionRunner, "_uncommitted_bytes")
 cdef Py_ssize_t _RUNNER_WAITERS = _place(PartitionRunner, "_waiters")
 cdef Py_ssize_t _RUNNER_WATCHERS = _place(PartitionRunner, "_watchers")
 cdef Py_ssize_t _QUEUE_MUST_WAIT = _place(AppendQueue, "must_wait")
