@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -29,7 +30,8 @@ from tidelog.broker.partitions import Partitions
 from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, Shortcuts
 from tidelog.core.controller.image import PartitionImage
 from tidelog.core.sessions import next_epoch
-from tidelog.records.batch import iter_headers
+from tidelog.records.batch import Codec, iter_headers
+from tidelog.records.record import Record, encode_plain_batch
 from tidelog.wire.api import ApiKey, RequestHeader, decode_response_header
 from tidelog.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest
 from tidelog.wire.fetch_client import decode_fetch_response, encode_fetch_request
@@ -517,3 +519,14 @@ async def led_twins(
             for served in both.served:
                 for task in served.world.replicas.stop_fetching():
                     await asyncio.wait([task])
+
+
+def batch(chance: Random, *, count: int = 1, value_bytes: int = 8, now_ms: int) -> bytearray:
+    """Of the same size as any other with so many records, and unlike them."""
+    return encode_plain_batch(
+        [
+            Record(number, now_ms, b"key", chance.randbytes(value_bytes), ())
+            for number in range(count)
+        ],
+        Codec.NONE,
+    )
