@@ -49,6 +49,7 @@ from tidelog.core.transactions.producers import ProducerStates
 from tidelog.records.batch import BatchHeader, checksum_matches, iter_headers
 from tidelog.storage.aborted import is_abort
 from tidelog.storage.log import Log
+from tidelog.storage.offset_index import RELATIVE_OFFSET_MAX
 from tidelog.storage.opening import Replay, replay_producers
 from tidelog.storage.transaction_index import AbortedTransaction
 from tidelog.wire.fetch import FetchPartitionResult
@@ -270,6 +271,9 @@ class FollowerRunner:
                 raise CorruptBatch(f"offset {header.last_offset} where {offset} was asked for")
             if header.base_offset < offset and not (is_empty and not batches):
                 raise CorruptBatch(f"offset {header.base_offset} where {offset} was asked for")
+            if header.last_offset - offset > RELATIVE_OFFSET_MAX:
+                # No segment can hold that. Offsets are not part of the checksum.
+                raise CorruptBatch(f"offset {header.last_offset} where {offset} was asked for")
             offset = Offset(header.last_offset + 1)
             batches.append((batch, header))
         return batches

@@ -198,6 +198,7 @@ def corrupted() -> dict[str, bytes]:
         "flipped bit in the second": bytes(good + stamped(flipped, offset=6, epoch=1)),
         "below what was asked for": records(1, offset=4, epoch=1),
         "the same offset twice": bytes(good + good),
+        "farther on than a segment reaches": records(1, offset=5 + 2**31, epoch=1),
         "ends before it begins": bytes(with_header(good, last_offset_delta=-1)),
         "magic 1": bytes(with_header(good, magic=1)),
         "length that cannot be": bytes(with_header(good, batch_length=3)),
