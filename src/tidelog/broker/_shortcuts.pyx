@@ -19,7 +19,8 @@ asks for the next. For those this does what the Python on the left does, and not
 Rules:
 
     F1  Whatever is not ordinary gets None before anything has changed, and takes the way through
-        Python, which decides. So nothing is refused here and no error has a text here.
+        Python, which decides. So no request is refused here and no error has a text here. A batch
+        that was appended and then not replicated gets the code that its leader has for that.
     F2  Machines (core/) are asked, not imitated: `on_batch`, `on_appended`, `on_append`,
         `on_follower_fetch`, `acknowledgement`, `on_fetched`. A fetch session's books are kept here.
     F3  An installation without a C compiler lacks this file and differs in nothing but speed.

@@ -301,7 +301,6 @@ cdef class FetchWait:
     cdef int32_t _correlation_id
     cdef bint _is_due
     cdef bint _is_over
-    cdef bint _awaits_turn
     cdef bint _has_turn
     cdef object _on_abandoned
     cdef object _on_hurried
@@ -374,21 +373,11 @@ cdef class FetchWait:
 
     cdef bint _may_take_turn(self) except -1:
         """Whether to look now; if not, we are called when it is our turn."""
-        turns = self._form._turns
         self._has_turn = False
         if not self._form._interest.is_heavy:
             return True
-        if turns.take():
-            self._has_turn = True
-            return True
-        if not self._awaits_turn:
-            self._awaits_turn = True
-            turns.when_free(self.on_turn)
-        return False
-
-    def on_turn(self):
-        self._awaits_turn = False
-        self.look()
+        self._has_turn = self._form._turns.take_or_wait(self.look)
+        return self._has_turn
 
     # -- as a FetchAttempt -------------------------------------------------------------------------
 

@@ -98,7 +98,6 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_answers",
-        "_awaits_turn",
         "_blocked",
         "_budget_bytes",
         "_budget_spent",
@@ -137,7 +136,6 @@ class Connection(asyncio.BufferedProtocol):
         self._handling = False
         self._blocked = False
         self._exclusive = False
-        self._awaits_turn = False
         self._finishing = False
         self._held_bytes = 0
         self._ready_bytes = 0
@@ -384,16 +382,9 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def _may_take_turn(self, size_bytes: int) -> bool:
-        turns = self._owner.turns
-        if size_bytes < HEAVY_BYTES or turns.take():
-            return True
-        if not self._awaits_turn:
-            self._awaits_turn = True
-            turns.when_free(self._on_turn)
-        return False
+        return size_bytes < HEAVY_BYTES or self._owner.turns.take_or_wait(self._on_turn)
 
     def _on_turn(self) -> None:
-        self._awaits_turn = False
         # It has waited while others had their turn, which is what a budget is for.
         self._budget_bytes = self._owner.read_budget_bytes
         self._budget_spent = False

@@ -15,7 +15,7 @@ shared; one that was idle a moment ago gets it as soon as something arrives.
 """
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -35,7 +35,7 @@ class HeavyTurns:
         self.small_at_s = -SMALL_LATELY_S
         """When a small batch was appended last, by the loop's time."""
         self._is_taken = False
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: OrderedDict[Callable[[], None], None] = OrderedDict()
 
     def take(self) -> bool:
         """Whether the caller may do its work now; then nobody else may in this turn."""
@@ -53,11 +53,22 @@ class HeavyTurns:
         self.small_at_s = self._loop.time()
 
     def when_free(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when it may take the turn. For whom `take` has refused."""
+        """Call `callback` when it may take the turn, once however often it was asked for.
+
+        For whom `take` has refused.
+        """
         assert self._is_taken
-        self._waiting.append(callback)
+        self._waiting.setdefault(callback)
+
+    def take_or_wait(self, callback: Callable[[], None]) -> bool:
+        """`take`; who is refused is called when it may try again."""
+        if self.take():
+            return True
+        self.when_free(callback)
+        return False
 
     def _begin(self) -> None:
         self._is_taken = False
         while self._waiting and not self._is_taken:
-            self._waiting.popleft()()  # It may have nothing to do any more.
+            callback, _ = self._waiting.popitem(last=False)
+            callback()  # It may have nothing to do any more.

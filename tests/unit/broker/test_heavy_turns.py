@@ -62,6 +62,22 @@ async def test_one_piece_in_a_turn_first_come_first_served() -> None:
 
 
 @in_virtual_time
+async def test_who_asks_twice_is_called_once() -> None:
+    turns = HeavyTurns(asyncio.get_running_loop(), pause_s=0)
+    calls: list[int] = []
+
+    def count() -> None:
+        calls.append(1)
+
+    assert turns.take_or_wait(count)
+    for _ in range(3):
+        assert not turns.take_or_wait(count)
+    for _ in range(3):
+        await turn()
+    assert calls == [1]
+
+
+@in_virtual_time
 async def test_who_has_nothing_to_do_any_more_gives_its_turn_on() -> None:
     turns = HeavyTurns(asyncio.get_running_loop(), pause_s=0)
     done: list[bool] = []
@@ -187,7 +203,7 @@ async def test_after_a_heavy_piece_there_is_a_pause_while_small_records_are_abou
         begun.clear()
         piece()
         for _ in range(2):
-            turns.when_free(piece)
+            turns.when_free(partial(piece))  # Another one each time.
         await asyncio.sleep(1)
         return [later - earlier for earlier, later in pairwise(begun)]
 

@@ -184,7 +184,6 @@ class _Attempt:
     """One Fetch request until it is answered."""
 
     __slots__ = (
-        "_awaits_turn",
         "_connection",
         "_handler",
         "_has_turn",
@@ -216,7 +215,6 @@ class _Attempt:
         self._wait_s = request.max_wait_ms / 1000
         self._is_expired = request.max_wait_ms <= 0
         self._is_reading = False
-        self._awaits_turn = False
         self._has_turn = has_turn
         self._is_done = False
 
@@ -235,18 +233,10 @@ class _Attempt:
 
     def _may_take_turn(self) -> bool:
         """Whether to look now; if not, we are called when it is our turn."""
-        turns = self._handler.turns
         has_turn, self._has_turn = self._has_turn, False
-        if not self._interest.is_heavy or has_turn or turns.take():
+        if not self._interest.is_heavy or has_turn:
             return True
-        if not self._awaits_turn:
-            self._awaits_turn = True
-            turns.when_free(self._on_turn)
-        return False
-
-    def _on_turn(self) -> None:
-        self._awaits_turn = False
-        self._look_again()
+        return self._handler.turns.take_or_wait(self._look_again)
 
     def _wait(self) -> PendingAnswer:
         # Exclusive, as in Kafka: what is asked for behind it could not be answered before it, and
