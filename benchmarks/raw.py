@@ -38,6 +38,7 @@ from tidelog.records.record import Record, encode_plain_batch
 SOCKET_TIMEOUT_S = 60.0
 TURN_REQUESTS = 100
 RECEIVE_BUFFER_BYTES = 4 << 20
+ACKS_ALL = -1
 FETCH_WAIT = i32Timedelta.parse(timedelta(milliseconds=500))
 REQUEST_TIMEOUT = i32Timedelta.parse(timedelta(seconds=30))
 _LENGTH = struct.Struct(">i")

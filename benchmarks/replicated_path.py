@@ -19,8 +19,9 @@ from dataclasses import dataclass
 
 from benchmarks.clients import in_turn
 from benchmarks.harness import Bench, run_script
-from benchmarks.process_stats import cpu_seconds
+from benchmarks.large_batches import RECORDS_IN_BATCH, large_exchanges, processor_time_us
 from benchmarks.raw import (
+    ACKS_ALL,
     Exchanges,
     RawConnection,
     answer_size,
@@ -29,7 +30,6 @@ from benchmarks.raw import (
     now_ms,
     produce_frame,
     require_stored,
-    time_in_turns,
 )
 from benchmarks.results import Metric
 from benchmarks.subjects import FLOOR, NoCompiler, new_copying_floor
@@ -39,10 +39,7 @@ TOPIC = "replicated-path"
 LEADER = 1
 VALUE_SIZE_BYTES = 100
 COUNT = 3_000
-LARGE_VALUE_BYTES = 1_024
-LARGE_RECORDS = 900
 LARGE_COUNT = 80
-ACKS_ALL = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,8 @@ class System:
 
 
 def measure(bench: Bench) -> None:
-    frame = _frame(1, VALUE_SIZE_BYTES)
+    batch = batch_of(1, VALUE_SIZE_BYTES, timestamp_ms=now_ms())
+    frame = produce_frame(TOPIC, 0, batch, acks=ACKS_ALL)
     systems = _start(bench, frame)
     with ExitStack() as opened:
         connections = {
@@ -66,18 +64,15 @@ def measure(bench: Bench) -> None:
         p99 = bench.metric(Metric("one record, p99", "us"))
         small = {name: Exchanges(each, frames) for name, each in connections.items()}
         measure_passes(bench, "one record at a time", small, p50, p99)
-        large_frames = [_frame(LARGE_RECORDS, LARGE_VALUE_BYTES)] * bench.count(LARGE_COUNT)
-        large = {name: Exchanges(each, large_frames) for name, each in connections.items()}
+        large_count = bench.count(LARGE_COUNT)
+        large = {
+            name: large_exchanges(each, TOPIC, large_count) for name, each in connections.items()
+        }
         _measure_time(bench, systems, large)
     rounds = bench.warm_up_rounds + bench.rounds
-    stored = len(frames) * rounds + LARGE_RECORDS * len(large_frames) * rounds
+    stored = (len(frames) + RECORDS_IN_BATCH * large_count) * rounds
     brokers = {name: each.bootstrap for name, each in systems.items() if name != FLOOR}
     require_stored(brokers, TOPIC, at_least=stored)
-
-
-def _frame(record_count: int, value_size_bytes: int) -> bytes:
-    batch = batch_of(record_count, value_size_bytes, timestamp_ms=now_ms())
-    return produce_frame(TOPIC, 0, batch, acks=ACKS_ALL)
 
 
 def _measure_time(
@@ -85,11 +80,7 @@ def _measure_time(
 ) -> None:
     metric = bench.metric(Metric("1 KB records in large batches, processor time", "us/record"))
     for turn in bench.turns("large batches", list(systems)):
-        mine = exchanges[turn.name]
-        before_s = sum(map(cpu_seconds, systems[turn.name].pids))
-        time_in_turns({turn.name: mine})
-        spent_s = sum(map(cpu_seconds, systems[turn.name].pids)) - before_s
-        turn.record(metric, spent_s / (LARGE_RECORDS * len(mine.frames)) * 1e6)
+        turn.record(metric, processor_time_us(systems[turn.name].pids, exchanges[turn.name]))
 
 
 def _start(bench: Bench, frame: bytes) -> dict[str, System]:
