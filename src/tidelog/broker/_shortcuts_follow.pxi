@@ -56,6 +56,8 @@ cdef class FastFollow:
         if fetcher._is_stopped or fetcher._failure is not None:
             return False
         connection = fetcher._peer._connection
+        if connection is None:
+            return False  # It is being made, and nobody has asked for anything.
         waiting, outstanding = connection._waiting, fetcher._outstanding
         if len(waiting) != 1 or len(outstanding) != 1 or waiting[0] is not outstanding[0]:
             return False

@@ -119,10 +119,12 @@ class Lane:
 class FollowingTwins:
     """The same follower twice."""
 
-    def __init__(self, worlds: tuple[World, World], taken: Taken) -> None:
+    def __init__(
+        self, worlds: tuple[World, World], taken: Taken, far_end: Callable[[], FarEnd]
+    ) -> None:
         self.worlds = worlds
         self.taken = taken
-        self.fars = (FarEnd(), FarEnd())
+        self.fars = (far_end(), far_end())
         for world, far in zip(worlds, self.fars, strict=True):
             world.far_end = far
         self.lanes: list[Lane] = []
@@ -136,6 +138,17 @@ class FollowingTwins:
 
     def runner(self, topic: str = "t", partition: int = 0) -> PartitionRunner:
         return self.quick.runner(topic, partition)
+
+    def create(self, topic: str, config: dict[str, str] | None = None) -> None:
+        self.each(
+            lambda world: world.create(
+                topic,
+                partitions=PARTITIONS[topic],
+                config=config or {},
+                topic_id=TOPIC_IDS[topic],
+                state=replicated(OTHER, EPOCH),
+            )
+        )
 
     def each(self, act: Callable[[World], object]) -> None:
         for world in self.worlds:
@@ -244,6 +257,7 @@ async def following_twins(
     config: dict[str, str] | None = None,
     settings: dict[str, str] | None = None,
     topics: tuple[str, ...] = ("t", "u"),
+    far_end: Callable[[], FarEnd] = FarEnd,
 ) -> AsyncIterator[FollowingTwins]:
     """`config` is of topics, `settings` of the brokers."""
     taken = Taken()
@@ -251,18 +265,10 @@ async def following_twins(
         broker_world(settings=settings or {}, shortcuts=taken.shortcuts) as quick,
         broker_world(settings=settings or {}, shortcuts=NO_SHORTCUTS) as slow,
     ):
-        both = FollowingTwins((quick, slow), taken)
+        both = FollowingTwins((quick, slow), taken, far_end)
         both.each(lambda world: world.decide(registered(OTHER, 20)))
         for topic in topics:
-            both.each(
-                lambda world, topic=topic: world.create(  # type: ignore[misc]
-                    topic,
-                    partitions=PARTITIONS[topic],
-                    config=config or {},
-                    topic_id=TOPIC_IDS[topic],
-                    state=replicated(OTHER, EPOCH),
-                )
-            )
+            both.create(topic, config)
         await both.settle()
         try:
             yield both

@@ -14,6 +14,7 @@ from random import Random
 import pytest
 
 from tests.support.batches import idempotent_batch, with_header
+from tests.unit.broker.far_end import FarEnd
 from tests.unit.broker.followed import answer, stamped
 from tests.unit.broker.following_twins import (
     PARTITIONS,
@@ -26,6 +27,7 @@ from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.stepped_executor import URGENT
 from tests.unit.broker.world import BROKER, OTHER, World
 from tidelog.base.errors import ErrorCode, StorageError
+from tidelog.broker.network import ProtocolFactory
 from tidelog.broker.shortcuts import is_compiled
 from tidelog.records.batch import (
     CONTROL_FLAG,
@@ -352,6 +354,71 @@ async def test_the_twins_agree_about_answers_to_older_questions() -> None:
             both.answer({"t": [ordinary(teller)]})
             await both.settle()
         assert both.taken.requests > 0
+
+
+def _other_correlation_id(frame: bytearray) -> None:
+    frame[7] ^= 1
+
+
+def _bytes_too_many(frame: bytearray) -> None:
+    frame += bytes(5)
+
+
+def _another_answer(frame: bytearray) -> None:
+    frame += bytes(frame)
+
+
+@pytest.mark.parametrize("spoil", [_other_correlation_id, _bytes_too_many, _another_answer])
+@in_virtual_time
+async def test_who_sends_what_nobody_asked_for_is_left(spoil: Callable[[bytearray], None]) -> None:
+    async with following_twins(topics=("t",)) as both:
+        teller = await in_session(both)
+        (lane,) = both.lanes
+        both.answer({"t": [ordinary(teller)]}, spoil=spoil)
+        if not lane.is_closed:
+            both.answer({"t": [ordinary(teller)]})
+        assert lane.is_closed
+        await both.pass_time(1.1)
+        assert len(both.lanes) == 2
+
+
+@in_virtual_time
+async def test_who_sends_before_it_was_asked_is_left() -> None:
+    """As early as the connection is made, and not yet known to whom it was made for."""
+
+    class Hasty(FarEnd):
+        async def connect(self, host: str, port: int, factory: ProtocolFactory) -> None:
+            await super().connect(host, port, factory)
+            self.connection.send((4).to_bytes(4, "big") + bytes(4))
+
+    async with following_twins(topics=(), far_end=Hasty) as both:
+        both.create("t")
+        await both.settle()
+        assert both.fars[0].attempts == 1
+        assert both.lanes[0].is_closed
+        await both.pass_time(1.1)
+        assert both.fars[0].attempts > 1
+
+
+@in_virtual_time
+async def test_what_follows_a_bad_answer_is_not_taken_in() -> None:
+    """Before the task that deals with the failure has had its turn."""
+    async with following_twins(topics=("t",)) as both:
+        teller = await in_session(both)
+        both.change("t", 1, OTHER)
+        await both.settle()
+        assert len(both.lanes[0].asked) == 2
+        said = ordinary(teller)
+        both.answer({"t": [said]}, spoil=_short_topic_count)
+        assert both.runner().log.log_end_offset == 1
+        both.answer({"t": [said]})
+        assert both.runner().log.log_end_offset == 1
+        await both.settle()
+
+
+def _short_topic_count(frame: bytearray) -> None:
+    """Twenty topics, where there is one."""
+    frame[19] = 21
 
 
 @in_virtual_time
