@@ -597,7 +597,8 @@ cdef object _read_on(log, int64_t offset, int64_t room_bytes, bint at_least_one)
         )
         end += batch_bytes
     if room_bytes - end >= _WALK_BYTES:
-        if start[end + 16] != _MAGIC:
+        batch_bytes = <int64_t><int32_t>read_number(start + end + 8, 4) + _OVERHEAD_BYTES
+        if start[end + 16] != _MAGIC or batch_bytes < _HEADER_BYTES:
             return None
         end_offset = <int64_t>read_number(start + end, 8)
     recent[end_offset % _RECENT_PLACES] = (end_offset, segment, position + end)
@@ -606,9 +607,8 @@ cdef object _read_on(log, int64_t offset, int64_t room_bytes, bint at_least_one)
 
 cdef bint _is_batch(char *start, int64_t size_bytes):
     cdef uint8_t *at = <uint8_t *>start
-    return at[16] == _MAGIC and (
-        <int64_t><int32_t>read_number(at + 8, 4) <= size_bytes - _OVERHEAD_BYTES
-    )
+    cdef int64_t batch_bytes = <int64_t><int32_t>read_number(at + 8, 4) + _OVERHEAD_BYTES
+    return at[16] == _MAGIC and _HEADER_BYTES <= batch_bytes <= size_bytes
 
 
 cdef bytes _read_from_cache(file, int64_t position, int64_t size_bytes):

@@ -33,6 +33,7 @@ from tests.unit.broker.world import BROKER, OTHER
 from tidelog.base.errors import ErrorCode, StorageError
 from tidelog.base.ids import Offset
 from tidelog.broker.shortcuts import is_compiled
+from tidelog.records.batch import HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES
 
 pytestmark = pytest.mark.skipif(
     not is_compiled() and (shutil.which("cc") is None or "TIDELOG_PURE_PYTHON" in os.environ),
@@ -232,6 +233,13 @@ class Scene:
         await self.both.settle()
         self.produce(acks=1)
 
+    async def no_follower_is_assigned(self) -> None:
+        self.both.change("t", 0, isr=(BROKER,))
+        await self.both.settle()
+        self.both.change("t", 0, replicas=(BROKER,))
+        await self.both.settle()
+        self.produce(acks=1)
+
     async def disk_fails(self) -> None:
         self.both.each(lambda served: served.world.disk.arm("append", "*.log", StorageError))
         self.produce(acks=1)
@@ -310,6 +318,7 @@ WAYS_OUT: dict[Callable[[Scene], Coroutine[None, None, None]], int] = {
     Scene.topic_is_made_anew: 2,
     Scene.follower_returns: 1,
     Scene.follower_is_not_assigned: 1,
+    Scene.no_follower_is_assigned: 2,
     Scene.disk_fails: 2,
     Scene.segment_is_full: 0,
     Scene.records_are_flushed_first: 0,
@@ -604,6 +613,39 @@ async def test_what_was_cut_off_is_not_served() -> None:
         assert follower.waiting == both.taken.taken_over == 0
         ((_, _, (result,)),) = follower.answer.topics
         assert bytes(result.records)[16:] == bytes(written)[16:]
+
+
+@pytest.mark.parametrize("length", [-1, 0, HEADER_SIZE_BYTES - LOG_OVERHEAD_BYTES - 1])
+@pytest.mark.parametrize(("number", "more_bytes"), [(0, 2**20), (0, 40), (1, 40)])
+@in_virtual_time
+async def test_a_batch_whose_length_cannot_be_is_not_served(
+    length: int, number: int, more_bytes: int
+) -> None:
+    """One of two that follow each other; whether or not the answer has room for both."""
+    async with led_twins() as both:
+        scene = await Scene.set(both)
+        scene.produce(acks=1)
+        size_bytes = len(scene.batch())
+        at = both.runner().log.size_bytes + number * size_bytes
+        scene.producer.produce(scene.batch(), scene.batch(), acks=1)
+        both.each(lambda served: overwrite(served, at + 8, length.to_bytes(4, "big", signed=True)))
+        follower = scene.followers[0]
+        follower.form = replace(follower.form, partition_max_bytes=size_bytes + more_bytes)
+        follower.stand(both.runner().log.log_end_offset - 2)
+        follower.ask()
+        await both.settle()
+        ((_, _, (result,)),) = follower.answer.topics
+        assert result.error_code == ErrorCode.CORRUPT_MESSAGE
+
+
+def overwrite(served: ServedWorld, at: int, data: bytes) -> None:
+    """As a disk that lies does."""
+    file = served.world.runner("t").log.segments[-1].file
+    assert file is not None
+    stored = bytearray(file.read(0, file.size_bytes))
+    stored[at : at + len(data)] = data
+    file.truncate(0)
+    file.append(stored)
 
 
 # -- producers who wait --------------------------------------------------------------------------
