@@ -25,9 +25,9 @@ Rules:
         `on_follower_fetch`, `acknowledgement`, `on_fetched`. A fetch session's books are kept here.
     F3  An installation without a C compiler lacks this file and differs in nothing but speed.
 
-tests/unit/broker/test_produce_shortcut.py, test_fetch_shortcut.py and test_follow_shortcut.py send
-the same requests and answers with and without it and compare what is said, files and books; whoever
-changes one side is told there.
+tests/unit/broker/test_read_shortcut.py, test_produce_shortcut.py, test_fetch_shortcut.py and
+test_follow_shortcut.py send the same requests and answers with and without it and compare what is
+said, files and books; whoever changes one side is told there.
 
 It reads and writes the slots of a runner and of its log, which nobody else does, and by their place
 in memory: a look-up by name takes 25 ns, and there are fifty of them. docs/decisions/0007, 0012.
