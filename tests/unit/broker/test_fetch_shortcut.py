@@ -141,22 +141,26 @@ class Scene:
     @classmethod
     async def set(cls, both: Twins, *, version: int = FETCH_VERSION, min_bytes: int = 1) -> "Scene":
         scene = cls(both)
-        scene.producer.produce(scene.batch(), acks=1)  # The first of an epoch is special.
-        for follower in scene.followers:
+        await scene.begin(version=version, min_bytes=min_bytes)
+        return scene
+
+    async def begin(self, *, version: int = FETCH_VERSION, min_bytes: int = 1) -> None:
+        """Both wait, in sessions that have a shortcut."""
+        self.producer.produce(self.batch(), acks=1)  # The first of an epoch is special.
+        for follower in self.followers:
             follower.form = replace(follower.form, version=version, min_bytes=min_bytes)
             follower.follow()
             follower.ask()
             follower.ask()
             assert follower.waiting == 1
         # The first request within a session makes the shortcut, the next one takes it.
-        scene.producer.produce(scene.batch(), scene.batch(), scene.batch(), acks=1)
-        for follower in scene.followers:
+        self.producer.produce(self.batch(), self.batch(), self.batch(), acks=1)
+        for follower in self.followers:
             assert follower.waiting == 0
             follower.ask()
             assert follower.waiting == 1
-        await both.settle()
-        both.taken.started = both.taken.taken_over = 0
-        return scene
+        await self.both.settle()
+        self.both.taken.started = self.both.taken.taken_over = 0
 
     def batch(self, *, value_bytes: int = 8) -> bytearray:
         now_ms = self.both.quick.world.clock.now_ms()
