@@ -1,7 +1,9 @@
-"""All that a broker remembers of its partitions and sessions, to be compared with another's."""
+"""All that a broker remembers of its partitions, sessions and connections, to be compared with
+another's."""
 
 from tests.unit.broker.served import ServedWorld
 from tests.unit.broker.world import World
+from tidelog.broker.connection import Connection
 from tidelog.broker.fetch_interest import FetchInterest
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.core.sessions import FetchSession, FetchTarget
@@ -98,3 +100,17 @@ def _interest_books(interest: FetchInterest) -> dict[str, object]:
 
 def _name(target: FetchTarget) -> tuple[bytes | None, int]:
     return target.topic_id, target.wanted.partition
+
+
+def connection_books(connection: Connection) -> dict[str, object]:
+    """What a read or an answer changes."""
+    kept = {name: getattr(connection, name) for name in Connection.__slots__}
+    for name in ("_owner", "_transport", "produce_template"):
+        del kept[name]
+    kept["_own"] = kept["_own"] and bytes(kept["_own"][: connection._filled_bytes])
+    kept["_answers"] = [
+        (one.exclusive, one.gives_way, one.buffers and b"".join(one.buffers))
+        for one in connection._answers
+    ]
+    kept["shortcut"] = connection.shortcut is None
+    return kept

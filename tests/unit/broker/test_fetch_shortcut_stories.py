@@ -277,6 +277,23 @@ class Story:
         isr = tuple(each for each in ALL if each == BROKER or self.chance.random() < 0.6)
         self.both.change(topic, partition, isr=isr)
 
+    async def replicas_are_taken_away(self) -> None:
+        """And given back, a while later."""
+        topic, partition = self.any_partition()
+        state = self.both.state(topic, partition)
+        if state.leader != BROKER:
+            return
+        stay = tuple(each for each in ALL if each == BROKER or self.chance.random() < 0.3)
+        self.both.change(topic, partition, isr=tuple(set(state.isr).intersection(stay)))
+        await self.both.settle()
+        self.both.change(topic, partition, replicas=stay)
+        await self.both.settle()
+        for _ in range(3):
+            self.produce()
+            self.fetch(self.chance.choice(self.followers))
+        await self.both.settle()
+        self.both.change(topic, partition, replicas=ALL)
+
     async def proposals_are_decided(self) -> None:
         is_granted = self.chance.random() < 0.7
         proposed = self.both.quick.world.proposed[-1:]
@@ -296,7 +313,9 @@ class Story:
         )
 
     async def connection_finishes(self) -> None:
-        self.chance.choice(self.followers).pair.each(lambda client: client.connection.finish())
+        self.chance.choice([*self.producers, *(each.pair for each in self.followers)]).each(
+            lambda client: client.connection.finish()
+        )
 
     async def client_stalls(self) -> None:
         pair = self.chance.choice([*self.producers, *(each.pair for each in self.followers)])
@@ -399,6 +418,8 @@ EVENTS = [
     Story.follow,
     Story.broker_returns,
     Story.isr_changes,
+    Story.replicas_are_taken_away,
+    Story.replicas_are_taken_away,
     Story.proposals_are_decided,
     Story.proposals_are_decided,
     Story.connection_is_lost,

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.broker.books import connection_books
 from tests.unit.broker.fake_transport import FakeTransport, Outbox
 from tests.unit.broker.test_connection import Owner, framed
 from tidelog.base.errors import WireError
@@ -30,7 +31,6 @@ pytestmark = pytest.mark.skipif(
 
 STEPS = 80
 BUDGET_BYTES = 1_000
-REMEMBERED = [name for name in Connection.__slots__ if name not in {"_owner", "_transport"}]
 
 
 class Echo:
@@ -104,12 +104,8 @@ class Twin(Owner):
         return content
 
     def books(self) -> dict[str, object]:
-        connection, transport = self.connection, self.transport
-        kept = {name: getattr(connection, name) for name in REMEMBERED}
-        kept["_own"] = kept["_own"] and bytes(kept["_own"][: connection._filled_bytes])
-        kept["_answers"] = [(one.exclusive, one.buffers) for one in connection._answers]
-        kept["shortcut"] = connection.shortcut is None
-        return kept | {
+        transport = self.transport
+        return connection_books(self.connection) | {
             "seen": self.seen,
             "soon": len(self.fake_loop.soon),
             "sent": (bytes(transport.sent), bytes(transport.unsent)),
@@ -197,6 +193,46 @@ def test_the_twins_agree_about_impossible_sizes(bad: bytes) -> None:
     both = Twins()
     both.do(lambda twin: twin.outbox.send(bad))
     assert both.each[0].connection.is_closed
+
+
+def _fill_socket(twin: Twin) -> None:
+    twin.transport.is_stalled = True
+    twin.connection.send_one(b"....")
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [lambda twin: twin.connection.close(), lambda twin: twin.connection.finish(), _fill_socket],
+    ids=["close", "finish", "socket is full"],
+)
+def test_the_twins_agree_about_what_arrives_although_they_do_not_read(
+    stop: Callable[[Twin], object],
+) -> None:
+    both = Twins()
+    both.do(stop)
+    both.do(_read_anyway)
+    assert both.each[0].echo.tried == 0
+
+
+def _read_anyway(twin: Twin) -> None:
+    data = framed(b"..")
+    protocol = twin.transport.protocol
+    assert protocol is not None
+    memoryview(protocol.get_buffer(-1))[: len(data)] = data
+    protocol.buffer_updated(len(data))
+
+
+def test_what_was_read_before_is_not_read_again() -> None:
+    """The shared buffer still holds an old request while the next one goes to another buffer."""
+    both = Twins()
+    both.send(b".." + bytes(8))
+    following = framed(b".." + bytes(11))
+    both.do(lambda twin: twin.outbox.send(following[:3]))
+    both.do(lambda twin: twin.outbox.send(following[3:]))
+    assert [seen[0] for seen in both.each[0].seen if isinstance(seen, tuple)] == [
+        b".." + bytes(8),
+        b".." + bytes(11),
+    ]
 
 
 @pytest.mark.parametrize("seed", range(150))
