@@ -244,6 +244,21 @@ async def test_a_transaction_does_all_of_it(store: Store) -> None:
     await session.close()
 
 
+@on_loop
+async def test_a_transaction_of_checks_alone_compares_and_changes_nothing(store: Store) -> None:
+    session, other = await store.connect(), await store.connect()
+    await session.create("/a", b"")
+    await session.create("/b", b"")
+    before = await present(session, "/a")
+    await session.transact([Check("/a", 0), Check("/b", 0)])
+    assert await present(session, "/a") == before
+    await other.set("/b", b"changed")
+    with pytest.raises(BadVersion):
+        await session.transact([Check("/a", 0), Check("/b", 0)])
+    await session.close()
+    await other.close()
+
+
 REFUSED: list[tuple[Operation, type[CoordinatorRefused]]] = [
     (Create("/a", b""), NodeExists),
     (Create("/absent/x", b""), NoNode),

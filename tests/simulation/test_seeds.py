@@ -14,6 +14,7 @@ SEEDS = range(1, 101)
 # change to what a run does, so the smallest test of each reason is elsewhere; these stay for luck.
 REGRESSIONS = {
     207: "a partition made while its disk was full was never led",
+    7093: "a leader that was succeeded told a producer to begin anew, with what was there already",
 }
 
 

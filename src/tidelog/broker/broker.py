@@ -49,6 +49,7 @@ from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.isr_proposals import IsrProposals
 from tidelog.broker.large_requests import LargeRequests
 from tidelog.broker.leader_balance import balance_leaders
+from tidelog.broker.leadership_checks import LeadershipChecks
 from tidelog.broker.local_controller import LocalControllerSide
 from tidelog.broker.log_dir_events import LogDirEvents
 from tidelog.broker.log_dir_runner import LogDirRunner
@@ -144,6 +145,7 @@ class Broker:
             broker_id=config.broker_id,
             broker_epoch=lambda: self.controller.broker_epoch,
         )
+        self.leadership = LeadershipChecks(lambda: self.controller.joined().tree)
 
     async def run(
         self,
@@ -188,6 +190,7 @@ class Broker:
         jobs = [
             *self._upkeep(log_dirs, replicas).start(tasks),
             tasks.create_task(self.proposals.run()),
+            tasks.create_task(self.leadership.run()),
             tasks.create_task(self.log_dir_events.run()),
             tasks.create_task(balance_leaders(self.requests, self.config.replication)),
             tasks.create_task(_warm_up(dispatcher)),
@@ -448,6 +451,7 @@ class Broker:
             tasks=tasks,
             fetchers=fetchers,
             propose_isr=self.proposals.propose,
+            refuse_if_leading=self.leadership.refuse_if_leading,
         )
 
     def _upkeep(self, log_dirs: Sequence[LogDirRunner], replicas: Replicas) -> Upkeep:

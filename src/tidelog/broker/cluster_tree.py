@@ -35,6 +35,7 @@ from tidelog.coordination.port import (
     Delete,
     Node,
     NodeExists,
+    NoNode,
     Operation,
     Set,
 )
@@ -270,6 +271,19 @@ class ClusterTree:
         if claim is None:
             return nodes.ControllerClaim(NO_BROKER, epoch, nodes.NO_TOKEN)
         return nodes.decode_controller(claim.value, epoch)
+
+    async def are_states_unchanged(self, versions: Mapping[TopicPartition, int]) -> bool:
+        """Whether these partitions' states have these versions, now and in all of the cluster.
+
+        A transaction, because a read may be of a replica of the store that lags behind.
+        """
+        try:
+            await self._coordinator.transact(
+                [Check(nodes.state_path(*one), version) for one, version in versions.items()]
+            )
+        except (BadVersion, NoNode):
+            return False
+        return True
 
     async def registrations(self) -> Registrations:
         """Who is alive. Read after the generation: who registers in between is seen, and makes

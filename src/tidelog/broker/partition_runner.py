@@ -85,6 +85,7 @@ T = TypeVar("T")
 ACKS_ALL = -1
 
 ProposeToController = Callable[["PartitionRunner", ProposeIsr], None]
+RefuseIfLeading = Callable[["PartitionRunner", PartitionProduceResult, Settle], None]
 
 _Attempt = PartitionProduceResult | Preparation | None
 
@@ -125,6 +126,7 @@ class PartitionRunner:
         "_next_role",
         "_propose_isr",
         "_queue",
+        "_refuse_if_leading",
         "_reported_damage",
         "_uncommitted_bytes",
         "_waiters",
@@ -157,6 +159,7 @@ class PartitionRunner:
         request_memory: MemoryBound,
         clock: Clock,
         propose_isr: ProposeToController,
+        refuse_if_leading: RefuseIfLeading,
     ) -> None:
         """Neither leads nor follows, until it is told to."""
         self.topic_partition = topic_partition
@@ -170,6 +173,7 @@ class PartitionRunner:
         self._next_role: Callable[[], None] | None = None
         self._is_writing = False
         self._propose_isr = propose_isr
+        self._refuse_if_leading = refuse_if_leading
         self._uncommitted_bytes = 0
         self.epochs = epochs
         self.producers = producers
@@ -299,7 +303,7 @@ class PartitionRunner:
                         _Appended(copy.base_offset, end_offset, copy.timestamp_ms, acks, settle)
                     )
         except RequestRefused as refusal:
-            return self._refused(refusal)
+            return self._refuse(refusal, leader, settle)
         log = self.log
         last_offset = Offset(log.log_end_offset + header.last_offset_delta)
         if log.roll_needed(
@@ -486,6 +490,14 @@ class PartitionRunner:
 
     def _refused(self, refusal: RequestRefused) -> PartitionProduceResult:
         return refused_by(self.partition, refusal)
+
+    def _refuse(
+        self, refusal: RequestRefused, leader: PartitionLeader, settle: Settle
+    ) -> PartitionProduceResult | None:
+        if refusal.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or not leader.followers:
+            return self._refused(refusal)
+        self._refuse_if_leading(self, self._refused(refusal), settle)
+        return None
 
     def _refused_service(self) -> PartitionProduceResult:
         reason = self.log_directory.offline_reason if self.is_offline else None

@@ -41,7 +41,7 @@ from tidelog.broker.adoption import in_two_places
 from tidelog.broker.large_requests import in_turns
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.memory import MemoryBound
-from tidelog.broker.partition_runner import PartitionRunner, ProposeToController
+from tidelog.broker.partition_runner import PartitionRunner, ProposeToController, RefuseIfLeading
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.replica_fetchers import ReplicaFetchers
 from tidelog.broker.replica_logs import (
@@ -121,6 +121,7 @@ class Replicas:
         tasks: asyncio.TaskGroup,
         fetchers: ReplicaFetchers,
         propose_isr: ProposeToController,
+        refuse_if_leading: RefuseIfLeading,
     ) -> None:
         self._broker_id = broker_id
         self._config = config
@@ -131,6 +132,7 @@ class Replicas:
         self._tasks = tasks
         self._fetchers = fetchers
         self._propose_isr = propose_isr
+        self._refuse_if_leading = refuse_if_leading
         self._roles: dict[TopicPartition, Role] = {}
         self._session_number = 0
         self._recovered: set[TopicPartition] = set()
@@ -633,6 +635,7 @@ class Replicas:
                 request_memory=self._request_memory,
                 clock=self._clock,
                 propose_isr=self._propose_isr,
+                refuse_if_leading=self._refuse_if_leading,
             )
             log_dir.runners[wanted.topic_partition] = runner
             self._partitions.add(runner)

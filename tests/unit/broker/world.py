@@ -17,6 +17,7 @@ from tests.support.batches import NOW_MS
 from tests.unit.broker.far_end import FarEnd
 from tests.unit.broker.stepped_executor import SteppedExecutor
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.broker.append_queue import Settle
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partition_runner import PartitionRunner
@@ -144,6 +145,8 @@ class World:
             for number, executor in enumerate(self.executors)
         ]
         self.proposed: list[tuple[PartitionRunner, ProposeIsr]] = []
+        self.doubted: list[tuple[PartitionRunner, PartitionProduceResult, Settle]] = []
+        """What is refused once it is sure that this broker leads."""
         self.looked_for: list[BrokerId] = []
         self.far_end: FarEnd | None = None
         self.lost: list[BrokerId] = []
@@ -170,6 +173,7 @@ class World:
             tasks=tasks,
             fetchers=self.fetchers,
             propose_isr=lambda runner, proposal: self.proposed.append((runner, proposal)),
+            refuse_if_leading=lambda *doubt: self.doubted.append(doubt),
         )
         self.upkeep = Upkeep(
             config=self.config,
