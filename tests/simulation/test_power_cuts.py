@@ -1,8 +1,9 @@
 """What a power cut took from a disk does not become the truth, whoever else goes wrong (R13)."""
 
+from pathlib import Path
 from random import Random
 
-from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
+from tests.support.simulated_cluster import DATA_FOLDER, SimulatedCluster, simulated_cluster
 from tidelog.base.errors import ErrorCode
 
 TOPIC = "kept"
@@ -20,6 +21,23 @@ def cut_power_of_the_leader(cluster: SimulatedCluster) -> None:
     """It is back before its session has ended, with an empty log."""
     cluster.brokers[2].power_cut(Random(1))
     cluster.brokers[2].start()
+
+
+def remove_all(cluster: SimulatedCluster, number: int, folder: Path) -> None:
+    disk = cluster.brokers[number].disk.memory
+    for name in disk.list_folder(folder):
+        path = folder / name
+        if disk.is_folder(path):
+            remove_all(cluster, number, path)
+        else:
+            disk.remove(path)
+    disk.remove_folder(folder)
+
+
+def require_no_part_in_the_isr(cluster: SimulatedCluster) -> None:
+    cluster.brokers[2].start()
+    cluster.until(lambda: cluster.brokers[2].is_ready)
+    assert 2 not in cluster.state(TOPIC).isr
 
 
 def register_unseen(cluster: SimulatedCluster) -> None:
@@ -44,6 +62,34 @@ def test_the_first_to_return_does_not_lead_if_it_has_lost_its_records() -> None:
         cut_power_of_the_leader(cluster)
         cluster.until(lambda: cluster.brokers[2].is_ready)
         assert 2 not in cluster.state(TOPIC).isr
+        for number in (1, 3):
+            cluster.brokers[number].start()
+        require_records_are_kept(cluster)
+
+
+def test_the_first_to_return_does_not_lead_if_it_has_another_disk() -> None:
+    with simulated_cluster(3) as cluster:
+        cluster_with_records(cluster)
+        for number in (1, 2, 3):
+            cluster.brokers[number].kill()
+        remove_all(cluster, 2, DATA_FOLDER)
+        require_no_part_in_the_isr(cluster)
+        for number in (1, 3):
+            cluster.brokers[number].start()
+        require_records_are_kept(cluster)
+
+
+def test_the_first_to_return_does_not_lead_if_the_folder_of_a_partition_is_gone() -> None:
+    """Nor if it dies before anybody has heard of it, when there is a folder again."""
+    with simulated_cluster(3) as cluster:
+        cluster_with_records(cluster)
+        for number in (1, 2, 3):
+            cluster.brokers[number].kill()
+        remove_all(cluster, 2, DATA_FOLDER / f"{TOPIC}-0")
+        cluster.brokers[2].start()
+        cluster.until(lambda: cluster.has_folder(2, TOPIC))
+        cluster.brokers[2].kill()
+        require_no_part_in_the_isr(cluster)
         for number in (1, 3):
             cluster.brokers[number].start()
         require_records_are_kept(cluster)

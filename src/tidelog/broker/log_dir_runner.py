@@ -82,6 +82,7 @@ class LogDirRunner:
         self._on_changed = on_changed
         self._is_recovering = False
         self._is_vouched_for = False
+        self._has_lost_replicas = False
         self._has_failed = False
         self._written: dict[str, Mapping[TopicPartition, Offset]] = {}
         self._deletions: set[asyncio.TimerHandle] = set()
@@ -151,6 +152,8 @@ class LogDirRunner:
         log_dir = self.log_dir
         if log_dir is None or not self.is_online:
             return LastStop.LOST  # Nobody can tell.
+        if self._has_lost_replicas:
+            return LastStop.LOST
         if log_dir.was_clean or log_dir.was_new:
             return LastStop.CLEAN
         try:
@@ -161,6 +164,22 @@ class LogDirRunner:
         if boot_id == UNKNOWN_BOOT or last_boot_id != boot_id:
             return LastStop.LOST
         return LastStop.KILLED
+
+    async def on_lost_replicas(self) -> None:
+        """Others count on replicas that are not here any more, whatever the directory says (R13).
+
+        To be called before there are folders for them again: who is killed then must still know.
+        """
+        self._has_lost_replicas = True
+        self._is_vouched_for = False
+        log_dir = self.log_dir
+        if log_dir is None or not self.is_online:
+            return
+        log_dir.is_vouched_for = False
+        try:
+            await self.executor.urgent(_forget_boot, log_dir)
+        except StorageError as error:
+            self.on_failure(error)
 
     async def was_vouched_for(self) -> bool:
         """Whether a broker of ours has served from it before; also if nobody can tell."""
@@ -431,6 +450,11 @@ def _set_aside(log_dir: LogDir, partitions: Sequence[TopicPartition], why: str) 
         folder = log_dir.set_aside(topic_partition)
         logger.warning(why, extra={"partition": topic_partition, "folder": folder})
     log_dir.forget_deleted()
+
+
+def _forget_boot(log_dir: LogDir) -> None:
+    if log_dir.last_boot_id() is not None:  # Else there is nothing that could be believed.
+        log_dir.write_boot_id(UNKNOWN_BOOT)
 
 
 def _close_unclean(log_dir: LogDir | None, logs: Sequence[Log]) -> None:

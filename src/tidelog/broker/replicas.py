@@ -478,9 +478,16 @@ class Replicas:
                 "partitions without a folder start empty",
                 extra={"partitions": len(missing), "first": missing[0].topic_partition},
             )
+        if any(self._is_in_sync(one) for one in missing):
+            for log_dir in self._log_dirs:
+                await log_dir.on_lost_replicas()
         await self._create_missing(missing)
         for log_dir in folders:
             log_dir.recovered()
+
+    def _is_in_sync(self, one: WantedReplica) -> bool:
+        topic, partition = one.topic_partition
+        return self._broker_id in self._partitions.image.topics[topic].partitions[partition].isr
 
     async def _open_found(
         self, wanted: Sequence[WantedReplica], folders: dict[LogDirRunner, set[TopicPartition]]

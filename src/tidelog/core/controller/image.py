@@ -59,7 +59,7 @@ class LastStop(Enum):
 
     CLEAN: everything it had was flushed. KILLED: its process died, but the machine ran on, and so
     did what the system had taken from it. LOST: the machine may have stopped too, and what was
-    not flushed may be gone.
+    not flushed may be gone; or the folder of a replica that counts as in sync is not there.
     """
 
     CLEAN = "clean"
