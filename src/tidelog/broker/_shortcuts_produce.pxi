@@ -346,8 +346,8 @@ cdef int64_t _append(Batch *batch, runner, int64_t now_ms) except -2:
     if _get(leader, _LEADER_FOLLOWERS):
         _remember(batch, log)
         _advance(batch, runner, leader, _get(log, _LOG_END_OFFSET), now_ms)
-    elif _get(runner, _RUNNER_FOLLOWER_WATCHERS) or _get(runner, _RUNNER_UNCOMMITTED_BYTES):
-        # Followers that are none any more, and what was appended while they were.
+    elif _get(runner, _RUNNER_FOLLOWER_WATCHERS):
+        # Those who wait were followers, and are to hear that they are none any more.
         _advance(batch, runner, leader, _get(log, _LOG_END_OFFSET), now_ms)
     elif leader.on_append(_get(log, _LOG_END_OFFSET), now_ms=now_ms):
         waiters = _get(runner, _RUNNER_WAITERS)

@@ -258,12 +258,15 @@ async def following_twins(
     settings: dict[str, str] | None = None,
     topics: tuple[str, ...] = ("t", "u"),
     far_end: Callable[[], FarEnd] = FarEnd,
+    dir_count: int = 1,
 ) -> AsyncIterator[FollowingTwins]:
     """`config` is of topics, `settings` of the brokers."""
     taken = Taken()
     async with (
-        broker_world(settings=settings or {}, shortcuts=taken.shortcuts) as quick,
-        broker_world(settings=settings or {}, shortcuts=NO_SHORTCUTS) as slow,
+        broker_world(
+            settings=settings or {}, shortcuts=taken.shortcuts, dir_count=dir_count
+        ) as quick,
+        broker_world(settings=settings or {}, shortcuts=NO_SHORTCUTS, dir_count=dir_count) as slow,
     ):
         both = FollowingTwins((quick, slow), taken, far_end)
         both.each(lambda world: world.decide(registered(OTHER, 20)))

@@ -38,6 +38,7 @@ from tidelog.records.batch import (
 )
 from tidelog.records.control import ControlType, TransactionEnd, encode_transaction_end
 from tidelog.records.record import Record, encode_batch, encode_plain_batch
+from tidelog.storage.faulty_disk import FaultyDisk, FaultyLogFile
 from tidelog.wire.fetch import FetchPartitionResult
 
 pytestmark = pytest.mark.skipif(
@@ -459,6 +460,47 @@ async def test_the_twins_agree_when_the_disk_fails(name: str, after: int) -> Non
         assert both.runner().is_offline == (name == "*.log")
         await both.settle()
         await both.pass_time(1.1)
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+@in_virtual_time
+async def test_one_disk_that_fails_does_not_hold_up_the_others(failing: int) -> None:
+    """What an answer brings for other disks is appended, and asked on from."""
+
+    def fail(world: World) -> None:
+        broken = FaultyDisk(world.memory_disk)
+        broken.arm("append", "*.log", StorageError)
+        segment = world.runner("t", failing).log.segments[-1]
+        assert segment.file is not None
+        segment.file = FaultyLogFile(broken, segment.file)
+
+    async with following_twins(topics=("t",), dir_count=2) as both:
+        teller = await in_session(both, partitions=(0, 1))
+        assert both.runner().log_directory is not both.runner("t", 1).log_directory
+        both.each(fail)
+        both.answer({"t": [ordinary(teller), ordinary(teller, partition=1)]})
+        assert both.taken.answers == 1
+        ((_, request),) = both.lanes[0].asked
+        ((_, _, (place,)),) = request.topics
+        assert (place.partition, place.fetch_offset) == (1 - failing, 2)
+        await both.settle()
+
+
+@in_virtual_time
+async def test_who_answers_in_time_may_do_so_for_ever() -> None:
+    """Each question has a deadline of its own, though it is the same one put again."""
+    async with following_twins(topics=("t",)) as both:
+        teller = await in_session(both)
+        (lane,) = both.lanes
+        timeout_s = both.fars[0].timeout_ms / 1_000
+        for _ in range(5):
+            await both.pass_time(0.6 * timeout_s)
+            both.answer({"t": [ordinary(teller)]})
+        assert (both.taken.requests, both.taken.left) == (5, 0)
+        await both.pass_time(0.9 * timeout_s)
+        assert not lane.is_closed
+        await both.pass_time(0.2 * timeout_s)
+        assert lane.is_closed
 
 
 @in_virtual_time

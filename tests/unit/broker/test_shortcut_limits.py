@@ -6,6 +6,7 @@ for differences at random.
 
 import asyncio
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -234,3 +235,20 @@ async def test_requests_are_counted_without_an_end() -> None:
             batch = records(1, offset=end_offset - 1, epoch=3)
             leader.answer(answer(batch, high_watermark=1))
             assert named(await leader.asked_once()) == {0: end_offset}
+
+
+@both_ways
+@in_virtual_time
+async def test_what_cannot_be_is_left_to_the_task_that_fetches(shortcuts: Shortcuts) -> None:
+    """And not taken for an answer that went well. Here: nobody knows this broker any more."""
+    async with followed(1, shortcuts=shortcuts) as (world, leader):
+        await opened(leader)
+        leader.answer(answer(records(1, offset=0, epoch=3), high_watermark=0))
+        await leader.asked_once()
+        known, world.image = world.image, replace(world.image, brokers={})
+        leader.answer(answer(records(1, offset=1, epoch=3), high_watermark=0))
+        world.image = known
+        (fetcher,) = world.fetchers._fetchers.values()
+        assert isinstance(fetcher._failure, KeyError)
+        assert fetcher._wake.is_set()
+        fetcher._failure = None  # It would end the broker.
