@@ -71,3 +71,15 @@ def test_a_deleted_topic_does_not_come_back_with_a_broker_that_was_away() -> Non
         cluster.until(lambda: cluster.brokers[2].is_ready)
         assert cluster.brokers[2].broker is not None
         assert not cluster.brokers[2].broker.controller.image.topics
+
+
+def test_why_a_broker_cannot_come_back_is_said_once() -> None:
+    """It tries again every second, for as long as it takes somebody to find the file."""
+    with simulated_cluster(1) as cluster:
+        known = cluster.coordination.tree
+        cluster.coordination.expire_sessions_of("broker-1")
+        cluster.coordination.tree = MemoryTree()
+        cluster.run_for(20.0)
+        assert cluster.world.trace.history().count("cannot join the cluster again") == 1
+        cluster.coordination.tree = known
+        cluster.until(lambda: cluster.brokers[1].is_registered)

@@ -404,6 +404,7 @@ class ControllerRunner:
             await session.coordinator.close()
 
     async def _rejoin(self) -> None:
+        said = ""
         while True:
             try:
                 session = await self._begin(self._image.cluster_id)
@@ -413,7 +414,9 @@ class ControllerRunner:
                     await session.coordinator.close()
                     raise
             except (CoordinatorUnavailable, SessionLost, StorageError, ConfigError) as error:
-                logger.error("cannot join the cluster again", extra={"reason": error})
+                if str(error) != said:  # Once is enough; it may be so for hours.
+                    logger.error("cannot join the cluster again", extra={"reason": error})
+                said = str(error)
                 await asyncio.sleep(RETRY_BACKOFF_S)
             else:
                 self._session = session
