@@ -9,6 +9,7 @@ from tidelog.base.errors import ErrorCode
 TOPIC = "kept"
 RECORDS = 10
 LONGER_THAN_A_BROKER_WAITS_S = 15.0
+CHECKPOINTED_WITHIN_S = 6.0
 
 
 def cluster_with_records(cluster: SimulatedCluster) -> None:
@@ -89,6 +90,22 @@ def test_the_first_to_return_does_not_lead_if_the_folder_of_a_partition_is_gone(
         cluster.brokers[2].start()
         cluster.until(lambda: cluster.has_folder(2, TOPIC))
         cluster.brokers[2].kill()
+        require_no_part_in_the_isr(cluster)
+        for number in (1, 3):
+            cluster.brokers[number].start()
+        require_records_are_kept(cluster)
+
+
+def test_the_first_to_return_does_not_lead_if_the_end_of_its_log_is_gone() -> None:
+    """Its process was killed and its machine ran on, but its disk has damaged what it had."""
+    with simulated_cluster(3) as cluster:
+        cluster_with_records(cluster)
+        cluster.run_for(CHECKPOINTED_WITHIN_S)
+        for number in (1, 2, 3):
+            cluster.brokers[number].kill()
+        disk = cluster.brokers[2].disk.memory
+        file = disk.open_existing(DATA_FOLDER / f"{TOPIC}-0" / "00000000000000000000.log")
+        file.truncate(file.size_bytes - 1)
         require_no_part_in_the_isr(cluster)
         for number in (1, 3):
             cluster.brokers[number].start()

@@ -40,6 +40,8 @@ class OpenedReplica:
     epochs: EpochHistory
     producers: ProducerStates
     high_watermark: Offset
+    has_lost_records: bool
+    """Whether the log ends before what is known to have been committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ def open_replica(
         # Recovery found what was written and never flushed. Its producers send it again and are
         # told that it is there, which by `flush.messages` means on stable storage.
         log.flush(up_to=log.log_end_offset)
+    committed = log_dir.high_watermark(wanted.topic_partition)
     return OpenedReplica(
         wanted,
         log,
@@ -121,5 +124,6 @@ def open_replica(
         producers,
         # A power cut may have taken the end of the log and left the checkpoint. What comes in its
         # place is not committed because of what was there before.
-        min(log_dir.high_watermark(wanted.topic_partition), log.log_end_offset),
+        min(committed, log.log_end_offset),
+        has_lost_records=committed > log.log_end_offset,
     )

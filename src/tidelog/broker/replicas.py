@@ -137,6 +137,8 @@ class Replicas:
         self._session_number = 0
         self._recovered: set[TopicPartition] = set()
         """Replicas of which the controller has to hear that they failed. I6"""
+        self._cut_short: set[TopicPartition] = set()
+        """Replicas that had more when they were last served."""
         self._live_brokers: Mapping[BrokerId, int] = {}
         self._under_way: set[asyncio.Task[None]] = set()
         self._occupied: dict[TopicPartition, asyncio.Future[None]] = {}
@@ -478,16 +480,18 @@ class Replicas:
                 "partitions without a folder start empty",
                 extra={"partitions": len(missing), "first": missing[0].topic_partition},
             )
-        if any(self._is_in_sync(one) for one in missing):
+        if any(self._is_in_sync(one.topic_partition) for one in missing) or any(
+            self._is_in_sync(one) for one in self._cut_short
+        ):
             for log_dir in self._log_dirs:
                 await log_dir.on_lost_replicas()
         await self._create_missing(missing)
         for log_dir in folders:
             log_dir.recovered()
 
-    def _is_in_sync(self, one: WantedReplica) -> bool:
-        topic, partition = one.topic_partition
-        return self._broker_id in self._partitions.image.topics[topic].partitions[partition].isr
+    def _is_in_sync(self, one: TopicPartition) -> bool:
+        state = self._partitions.image.partition(*one)
+        return state is not None and self._broker_id in state.isr
 
     async def _open_found(
         self, wanted: Sequence[WantedReplica], folders: dict[LogDirRunner, set[TopicPartition]]
@@ -618,6 +622,12 @@ class Replicas:
         image = self._partitions.image
         config = self._topic_config(image, wanted.topic_partition.topic)
         log.reconfigure(config)
+        if opened.has_lost_records:
+            self._cut_short.add(wanted.topic_partition)
+            logger.warning(
+                "log ends before what was committed",
+                extra={"partition": wanted.topic_partition, "log_end_offset": log.log_end_offset},
+            )
         runner = log_dir.runners.get(wanted.topic_partition)
         if runner is not None:
             self._recovered.add(wanted.topic_partition)

@@ -385,7 +385,7 @@ class SqliteWorker:
         """A file that cannot be read may hold our death sentence; assume so in the end (C6)."""
         if not self._is_unreadable:  # Once is enough; this is looked at many times a second.
             logger.warning(
-                "coordination file unreadable", extra={"file": str(self._path)}, exc_info=error
+                "coordination file unreadable", extra={"file": str(self._path), "reason": error}
             )
         self._is_unreadable = True
         unread_ms = now_ms - self._file_read_at_ms
