@@ -73,6 +73,7 @@ def open_replicas(
                 open_replica(
                     log_dir,
                     one,
+                    is_new=are_new,
                     producer_id_expiration_ms=producer_id_expiration_ms,
                     now_ms=now_ms,
                 )
@@ -94,7 +95,12 @@ def _is_in_the_way(log_dir: LogDir, wanted: WantedReplica) -> bool:
 
 
 def open_replica(
-    log_dir: LogDir, wanted: WantedReplica, *, producer_id_expiration_ms: int, now_ms: int
+    log_dir: LogDir,
+    wanted: WantedReplica,
+    *,
+    is_new: bool,
+    producer_id_expiration_ms: int,
+    now_ms: int,
 ) -> OpenedReplica:
     """Open or create one log. Blocks; raises StorageError."""
     producers = ProducerStates(
@@ -125,5 +131,6 @@ def open_replica(
         # A power cut may have taken the end of the log and left the checkpoint. What comes in its
         # place is not committed because of what was there before.
         min(committed, log.log_end_offset),
-        has_lost_records=committed > log.log_end_offset,
+        # Where there was no folder, the checkpoint is about another topic of that name.
+        has_lost_records=committed > log.log_end_offset and not is_new,
     )

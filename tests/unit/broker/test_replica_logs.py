@@ -13,7 +13,7 @@ from tidelog.storage.memory_disk import MemoryDisk
 PARTITION = TopicPartition("a", 0)
 
 
-def opened(disk: MemoryDisk) -> tuple[LogDir, OpenedReplica]:
+def opened(disk: MemoryDisk, *, is_new: bool) -> tuple[LogDir, OpenedReplica]:
     log_dir = open_log_dir(
         disk,
         Path("/data"),
@@ -23,19 +23,44 @@ def opened(disk: MemoryDisk) -> tuple[LogDir, OpenedReplica]:
         warn=lambda _: None,
     )
     wanted = WantedReplica(PARTITION, TopicId(UUID(int=1)), TopicConfig())
-    return log_dir, open_replica(log_dir, wanted, producer_id_expiration_ms=1, now_ms=0)
+    replica = open_replica(log_dir, wanted, is_new=is_new, producer_id_expiration_ms=1, now_ms=0)
+    return log_dir, replica
 
 
 def test_a_high_watermark_is_never_above_the_end_of_its_log() -> None:
     """A power cut took the end of the log, and left the checkpoint that was flushed after it."""
     disk = MemoryDisk(total_bytes=2**30, now_ms=0)
-    log_dir, replica = opened(disk)
+    log_dir, replica = opened(disk, is_new=True)
     replica.log.append(
         plain_batch(3), base_offset=Offset(0), last_offset=Offset(2), max_timestamp_ms=0
     )
     log_dir.write_high_watermarks({PARTITION: Offset(7)})
     replica.log.close(clean=False, producers=())
     log_dir.close(clean=False)
-    _, replica = opened(disk)
+    _, replica = opened(disk, is_new=False)
     assert replica.log.log_end_offset == 3
     assert replica.high_watermark == 3
+    assert replica.has_lost_records
+
+
+def test_a_log_that_ends_where_all_is_committed_has_lost_nothing() -> None:
+    disk = MemoryDisk(total_bytes=2**30, now_ms=0)
+    log_dir, replica = opened(disk, is_new=True)
+    replica.log.append(
+        plain_batch(3), base_offset=Offset(0), last_offset=Offset(2), max_timestamp_ms=0
+    )
+    log_dir.write_high_watermarks({PARTITION: Offset(3)})
+    replica.log.close(clean=False, producers=())
+    log_dir.close(clean=False)
+    _, replica = opened(disk, is_new=False)
+    assert not replica.has_lost_records
+
+
+def test_a_new_log_has_lost_nothing_that_another_of_its_name_had() -> None:
+    disk = MemoryDisk(total_bytes=2**30, now_ms=0)
+    log_dir, replica = opened(disk, is_new=True)
+    replica.log.close(clean=False, producers=())
+    log_dir.write_high_watermarks({PARTITION: Offset(7)})
+    log_dir.close(clean=False)
+    _, replica = opened(disk, is_new=True)
+    assert not replica.has_lost_records
