@@ -33,7 +33,7 @@ from tests.unit.broker.world import BROKER, OTHER
 from tidelog.base.errors import ErrorCode, StorageError
 from tidelog.base.ids import Offset
 from tidelog.broker.shortcuts import is_compiled
-from tidelog.records.batch import HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES
+from tidelog.records.batch import HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES, read_header
 
 pytestmark = pytest.mark.skipif(
     not is_compiled() and (shutil.which("cc") is None or "TIDELOG_PURE_PYTHON" in os.environ),
@@ -441,6 +441,52 @@ async def test_a_full_answer_has_nothing_else() -> None:
         await both.settle()
         assert first.waiting == 0
         both.each(lambda served: served.answer_memory.release(2**20 - size_bytes))
+
+
+@in_virtual_time
+async def test_only_the_first_batch_of_an_answer_may_be_too_large() -> None:
+    """There is room for a part of the second, and so for nothing of it."""
+    async with led_twins() as both:
+        scene = await Scene.set(both)
+        follower = both.follower()
+        places = [("t", 0), ("t", 1), ("u", 0)]
+        for place in places:
+            follower.follow(*place)
+        for _ in range(3):
+            follower.ask()
+        scene.producer.produce_to(places, scene.batch())  # The first of an epoch is special.
+        follower.ask()
+        await both.settle()
+        assert follower.waiting
+        held_bytes = 2**20 - len(scene.batch()) - 10
+        both.each(lambda served: served.answer_memory.hold(held_bytes))
+        both.taken.taken_over = 0
+        scene.producer.produce_to(places, scene.batch())
+        assert both.taken.taken_over == 0
+        assert not follower.waiting
+        results = [result for _, _, results in follower.answer.topics for result in results]
+        assert [len(result.records) for result in results if result.records] == [len(scene.batch())]
+        both.each(lambda served: served.answer_memory.release(held_bytes))
+        await both.settle()
+
+
+@in_virtual_time
+async def test_who_is_a_segment_behind_does_not_read_the_newest() -> None:
+    """At the position that is remembered of the other one."""
+    async with led_twins() as both:
+        scene = await Scene.set(both)
+        config = {"internal.segment.bytes": "350"}
+        both.each(lambda served: served.world.configure("t", config))
+        for _ in range(4):
+            scene.produce(acks=1)
+            await both.settle()
+        assert len(both.runner().log.segments) == 2
+        follower = scene.followers[0]
+        follower.stand(1)
+        follower.ask()
+        await both.settle()
+        ((_, _, (result,)),) = follower.answer.topics
+        assert read_header(result.records, 0).base_offset == 1
 
 
 @in_virtual_time
