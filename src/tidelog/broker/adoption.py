@@ -10,7 +10,6 @@ operator's `backup-20260101` is nobody's, and taking it for a partition would ma
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Protocol
 from uuid import uuid4
 
@@ -110,13 +109,12 @@ async def open_found(
             topic_id = await log_dir.executor.urgent(log_dir.log_dir.topic_id, topic_partition)
             wanted = WantedReplica(topic_partition, topic_id or TopicId(uuid4()), config)
             one = await log_dir.executor.urgent(
-                partial(
-                    open_replica,
-                    log_dir.log_dir,
-                    wanted,
-                    producer_id_expiration_ms=producer_id_expiration_ms,
-                    now_ms=now_ms,
-                )
+                open_replica,
+                log_dir.log_dir,
+                wanted,
+                is_new=False,
+                producer_id_expiration_ms=producer_id_expiration_ms,
+                now_ms=now_ms,
             )
         except StorageError as error:
             log_dir.on_failure(error)
