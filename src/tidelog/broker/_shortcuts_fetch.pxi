@@ -29,6 +29,8 @@ cdef class FastFetch:
     cdef object _loop
     cdef object _after_read
     cdef object _turns
+    cdef object _throttle
+    cdef object _answer_memory
     cdef object _timer
     cdef object _replica
     cdef object _replica_epoch
@@ -52,6 +54,10 @@ cdef class FastFetch:
         self._connection = connection
         self._interest = interest
         self._session = interest.fetch
+        if type(interest) is not FetchInterest or type(self._session) is not FetchSession:
+            raise TypeError("not the session of a follower")  # Their slots are found by place.
+        self._throttle = handler.reader.throttle
+        self._answer_memory = handler.answer_memory
         self._session_id = interest.fetch.session_id
         self._header = header
         self._request = request._replace(topics=[], forgotten=[])
@@ -86,26 +92,21 @@ cdef class FastFetch:
         session = self._session
         if not self._is_of_our_form(frame, at, end) or not self._may_serve():
             return None
-        if <int32_t>read_number(frame + at, 4) != <int64_t>session.epoch:
+        if <int32_t>read_number(frame + at, 4) != _number(session, _SESSION_EPOCH):
             return None
         named = self._named(frame, at + _EPOCH_BYTES, end)
         if named is None or not self._sessions.has_room_for(len(named)):
             return None
         # From here on nothing is refused, and everything has to be done.
-        dirty = session._dirty
+        dirty = _get(session, _SESSION_DIRTY)
         for target, runner, leader, wanted in named:
-            target.wanted = wanted
+            _set(target, _TARGET_WANTED, wanted)
             dirty[target] = None
-        session.epoch = next_epoch(session.epoch)
+        _set(session, _SESSION_EPOCH, next_epoch(_get(session, _SESSION_EPOCH)))
         self._sessions.touch(session, self._handler.monotonic_ms())
         for target, runner, leader, wanted in named:
             if _get(runner, _RUNNER_LEADER) is leader and not _get(runner, _RUNNER_IS_OFFLINE):
-                runner.on_follower_fetch(
-                    self._replica,
-                    broker_epoch=self._replica_epoch,
-                    fetch_offset=(<tuple>wanted)[2],
-                    log_start_offset=(<tuple>wanted)[4],
-                )
+                self._note_fetch(runner, leader, <tuple>wanted)
         correlation_id = <int32_t>read_number(frame + _CORRELATION_ID_AT, 4)
         if not self._may_serve():
             # Those whom this has woken were faster, perhaps on another connection of this session.
@@ -115,6 +116,23 @@ cdef class FastFetch:
             )
         cdef FetchWait waiting = self._wait(correlation_id)
         return waiting.start(named)
+
+    cdef int _note_fetch(self, runner, leader, tuple wanted) except -1:
+        """As `PartitionRunner.on_follower_fetch`."""
+        effects = leader.on_follower_fetch(
+            self._replica,
+            broker_epoch=self._replica_epoch,
+            fetch_offset=wanted[2],
+            log_start_offset=wanted[4],
+            now_ms=_get(runner, _RUNNER_CLOCK).now_ms(),
+        )
+        if effects is ADVANCED:
+            runner._on_high_watermark_advanced()
+        elif effects:
+            runner._perform(effects)
+        if _get(runner, _RUNNER_DELETIONS):
+            runner._wake_deletions()
+        return 0
 
     cdef bint _is_of_our_form(self, uint8_t *frame, Py_ssize_t at, Py_ssize_t end):
         # At least an epoch and the number of topics.
@@ -128,14 +146,13 @@ cdef class FastFetch:
     cdef bint _may_serve(self) except -1:
         """Whether the session is alive and idle, and nothing holds back what followers get."""
         interest = self._interest
-        reader = self._reader
         return (
             (<dict>self._interests).get(self._session_id) is interest
-            and interest.attempt is None
-            and not self._session.is_full
-            and not reader.throttle.is_active
-            and not reader.is_rack_aware
-            and not self._handler.answer_memory.is_exhausted
+            and _get(interest, _INTEREST_ATTEMPT) is None
+            and not _get(self._session, _SESSION_IS_FULL)
+            and not self._throttle.is_active
+            and not self._reader.is_rack_aware
+            and not _is_exhausted(self._answer_memory)
         )
 
     cdef list _named(self, uint8_t *frame, Py_ssize_t at, Py_ssize_t end):
@@ -154,7 +171,7 @@ cdef class FastFetch:
             if at + _TOPIC_ID_BYTES + 1 > end:
                 return None
             topic_id = PyBytes_FromStringAndSize(<char *>frame + at, _TOPIC_ID_BYTES)
-            targets = (<dict>self._session._topics).get(topic_id)
+            targets = (<dict>_get(self._session, _SESSION_TOPICS)).get(topic_id)
             topic = (<dict>self._partitions._names).get(topic_id)
             at += _TOPIC_ID_BYTES
             if targets is None or topic is None or frame[at] == 0 or frame[at] & 0x80:
@@ -224,7 +241,7 @@ cdef class FastFetch:
     cdef bint _is_at_the_end(self, list named) except -1:
         """Whether there is nothing to read, and so to wait. The session knows then as well."""
         session = self._session
-        dirty = session._dirty
+        dirty = _get(session, _SESSION_DIRTY)
         if len(dirty) > len(named):
             return False
         news = []
@@ -235,7 +252,7 @@ cdef class FastFetch:
             if target not in dirty or (<tuple>wanted)[2] != _get(leader, _LEADER_END_OFFSET):
                 return False
             offsets = _offsets(leader, log)
-            told = target.told
+            told = _get(target, _TARGET_TOLD)
             if told is None:
                 return False
             if max((<tuple>told)[2], (<tuple>wanted)[4]) < _get(log, _LOG_START_OFFSET):
@@ -244,14 +261,14 @@ cdef class FastFetch:
                 news.append(target)
         for target, runner, leader, wanted in named:
             self._watch(target, runner)
-        session._noted.clear()
+        _get(session, _SESSION_NOTED).clear()
         for target in news:
             del dirty[target]
         return True
 
     cdef int _watch(self, target, runner) except -1:
         interest = self._interest
-        if (<dict>interest._watched).get(target) is not runner:
+        if (<dict>_get(interest, _INTEREST_WATCHED)).get(target) is not runner:
             interest.watch(target, runner)
         return 0
 
@@ -263,8 +280,8 @@ cdef class FastFetch:
         waiting._form = self
         waiting._correlation_id = correlation_id
         self._waiting = waiting
-        interest.attempt = waiting
-        interest.parked = waiting
+        _set(interest, _INTEREST_ATTEMPT, waiting)
+        _set(interest, _INTEREST_PARKED, waiting)
         # One timer for all requests of the session: most of them end long before their time.
         self._deadline_s = self._loop.time() + self._wait_s
         if self._timer is None:
@@ -326,7 +343,11 @@ cdef class FetchWait:
             return 0
         if appended_bytes == 0 or self.available_bytes >= self._form._min_bytes:
             self._is_due = True
-            self._form._after_read.call(self.look)
+            after_read = self._form._after_read
+            if type(after_read) is AfterRead and _get(after_read, _AFTER_READ_IS_READING):
+                (<list>_get(after_read, _AFTER_READ_DUE)).append(self.look)
+            else:
+                after_read.call(self.look)
         return 0
 
     def cancel(self):
@@ -354,7 +375,7 @@ cdef class FetchWait:
         """The answer, if there is one already."""
         cdef FastFetch form = self._form
         if not self._may_take_turn():
-            form._interest.parked = None  # It will look in any case.
+            _set(form._interest, _INTEREST_PARKED, None)  # It will look in any case.
             return self
         cdef list buffers
         try:
@@ -374,7 +395,7 @@ cdef class FetchWait:
     cdef bint _may_take_turn(self) except -1:
         """Whether to look now; if not, we are called when it is our turn."""
         self._has_turn = False
-        if not self._form._interest.is_heavy:
+        if not _get(self._form._interest, _INTEREST_IS_HEAVY):
             return True
         self._has_turn = self._form._turns.take_or_wait(self.look)
         return self._has_turn
@@ -438,9 +459,9 @@ cdef class FetchWait:
         self._is_over = True
         if form._waiting is self:
             form._waiting = None
-        if interest.attempt is self:
-            interest.attempt = None
-            interest.parked = None
+        if _get(interest, _INTEREST_ATTEMPT) is self:
+            _set(interest, _INTEREST_ATTEMPT, None)
+            _set(interest, _INTEREST_PARKED, None)
         return 0
 
     cdef int _give_over(self, bint is_expired, bint has_turn) except -1:
@@ -463,16 +484,16 @@ cdef class FetchWait:
         cdef FastFetch form = self._form
         cdef int64_t size_bytes = 0
         session = form._session
-        if session.is_full or form._reader.throttle.is_active or form._reader.is_rack_aware:
+        if _get(session, _SESSION_IS_FULL) or form._throttle.is_active:
             return None
-        if form._handler.answer_memory.is_exhausted:
+        if form._reader.is_rack_aware or _is_exhausted(form._answer_memory):
             return None
         cdef int64_t max_bytes = min(
             form._request.max_bytes,
             form._reader.fetch_max_bytes,
-            form._handler.answer_memory.available_bytes,
+            form._answer_memory.available_bytes,
         )
-        dirty = session._dirty
+        dirty = _get(session, _SESSION_DIRTY)
         if len(dirty) > _NAMED_MAX:
             return None
         cdef list found = []
@@ -488,10 +509,10 @@ cdef class FetchWait:
             return None
         self._end()
         self._note_heaviness(size_bytes >= _HEAVY_BYTES)
-        session._noted.clear()
+        _get(session, _SESSION_NOTED).clear()
         for target, told, is_news, data, is_left_out in found:
             if is_news:
-                target.told = told
+                _set(target, _TARGET_TOLD, told)
             elif not is_left_out:
                 del dirty[target]
             if len(data):
@@ -500,18 +521,19 @@ cdef class FetchWait:
 
     cdef int _note_heaviness(self, bint is_heavy) except -1:
         interest = self._form._interest
-        if is_heavy and not interest.is_heavy:
+        if is_heavy and not _get(interest, _INTEREST_IS_HEAVY):
             self._form._turns.take()
-        interest.is_heavy = is_heavy
+        _set(interest, _INTEREST_IS_HEAVY, is_heavy)
         return 0
 
     cdef tuple _part(self, target, int64_t room_bytes, bint at_least_one):
         """What there is to say of one partition; None if that is not as simple."""
         cdef FastFetch form = self._form
         cdef int64_t offset, end_offset
-        wanted = <tuple>target.wanted
+        wanted = <tuple>_get(target, _TARGET_WANTED)
+        topic_id = _get(target, _TARGET_TOPIC_ID)
         runner = form._led(
-            (<dict>form._partitions._names).get(target.topic_id), wanted[0], wanted[1]
+            (<dict>form._partitions._names).get(topic_id), wanted[0], wanted[1]
         )
         if runner is None:
             return None
@@ -521,7 +543,8 @@ cdef class FetchWait:
         epochs = _get(runner, _RUNNER_EPOCHS)
         if type(log) is not Log or type(epochs) is not EpochHistory or log.has_aborted:
             return None
-        if target.told is None or wanted[3] < 0 or wanted[3] != _get(epochs, _EPOCHS_LATEST):
+        told = _get(target, _TARGET_TOLD)
+        if told is None or wanted[3] < 0 or wanted[3] != _get(epochs, _EPOCHS_LATEST):
             return None
         offset = wanted[2]
         end_offset = _number(leader, _LEADER_END_OFFSET)
@@ -537,7 +560,7 @@ cdef class FetchWait:
             if data is None:
                 return None
         offsets = _offsets(leader, log)
-        is_news = len(data) > 0 or offsets != target.told
+        is_news = len(data) > 0 or offsets != told
         return target, offsets, is_news, data, offset < end_offset and len(data) == 0
 
 

@@ -91,8 +91,9 @@ cdef class FastProduce:
         if batch.size_bytes < _SMALL_BYTES:
             self._turns.note_small()
         cdef bint has_followers = bool(_get(leader, _LEADER_FOLLOWERS))
-        if self._after_read.has_one_request:
-            self._after_read.do()
+        after_read = self._after_read
+        if after_read.has_one_request:
+            after_read.do()
         if self._acks == _ACKS_ALL and has_followers:
             return self._wait(&batch, runner, frame, partition_at, base_offset)
         cdef int64_t log_start = _number(_get(runner, _RUNNER_LOG), _LOG_START_OFFSET)
@@ -382,11 +383,11 @@ cdef bint _tell_news(watcher, target, Py_ssize_t appended_bytes) except -1:
     """As `FetchInterest.on_news`: whether it wants to be told of the next news as well."""
     if type(watcher) is not FetchInterest:
         return watcher.on_news(target, appended_bytes)
-    parked, session = watcher.parked, watcher.fetch
+    parked, session = _get(watcher, _INTEREST_PARKED), _get(watcher, _INTEREST_FETCH)
     if type(parked) is not FetchWait or type(session) is not FetchSession:
         return watcher.on_news(target, appended_bytes)
     if target.is_wanted:
-        session._dirty[target] = None
+        _get(session, _SESSION_DIRTY)[target] = None
     (<FetchWait>parked)._hear(appended_bytes)
     return True
 
@@ -410,5 +411,7 @@ cdef bint _send_only(connection, pending, bytes answer) except -1:
     answers.popleft()
     if pending.exclusive:
         _set(connection, _CONNECTION_EXCLUSIVE, False)
-    connection.send_one(answer)
+    transport.write(answer)
+    if _get(connection, _CONNECTION_WRITE_PAUSED):
+        connection._hold_unsent()
     return True

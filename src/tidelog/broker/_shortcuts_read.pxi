@@ -11,6 +11,8 @@ class FastProtocol(BufferedProtocol):
         self._owner = owner
         self._shared = owner.shared_buffer
         self._after_read = owner.after_read
+        if type(self._after_read) is not AfterRead:
+            raise TypeError("not what reads leave to be done")  # Its slots are found by place.
         self._memory = owner.request_memory
         self._gate = owner.gate
 
@@ -41,8 +43,8 @@ class FastProtocol(BufferedProtocol):
             connection.buffer_updated(nbytes)
             return
         after_read = self._after_read
-        after_read.begin()
-        after_read.has_one_request = True
+        _set(after_read, _AFTER_READ_IS_READING, True)
+        _set(after_read, _AFTER_READ_HAS_ONE, True)
         _set(connection, _CONNECTION_HANDLING, True)
         cdef Py_ssize_t answered_bytes = 1
         try:
@@ -64,7 +66,10 @@ class FastProtocol(BufferedProtocol):
             connection.refuse(str(error))
         finally:
             _set(connection, _CONNECTION_HANDLING, False)
-            after_read.end()
+            _set(after_read, _AFTER_READ_IS_READING, False)
+            if _get(after_read, _AFTER_READ_DUE):
+                after_read.do()
+            _set(after_read, _AFTER_READ_HAS_ONE, False)
         # After the answer: this client has it while we keep our books.
         if _get(connection, _CONNECTION_LAST_USED_MS) != self._owner.now_ms:
             self._owner.touched(connection)
@@ -88,4 +93,4 @@ class FastProtocol(BufferedProtocol):
         PyObject_GetBuffer(self._shared, &held, PyBUF_SIMPLE)
         size_bytes = <int32_t>read_number(<uint8_t *>held.buf, 4)
         PyBuffer_Release(&held)
-        return size_bytes == nbytes - 4 and not self._memory.is_exhausted and self._gate.is_open()
+        return size_bytes == nbytes - 4 and not _is_exhausted(self._memory) and self._gate.is_open()

@@ -14,12 +14,14 @@ from crc32c import crc32c
 
 from tidelog.base.clock import SystemClock
 from tidelog.base.errors import ErrorCode, RequestRefused, StorageError, WireError
+from tidelog.broker.after_read import AfterRead
 from tidelog.broker.append_queue import AppendQueue
 from tidelog.broker.connection import Connection
 from tidelog.broker.fetch_interest import FetchInterest
 from tidelog.broker.flushing import Flusher
 from tidelog.broker.follower_runner import Position
 from tidelog.broker.heavy_turns import HEAVY_BYTES, SMALL_BYTES
+from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.produce_results import refused_partition
 from tidelog.broker.replica_fetcher import LULLS, Told
@@ -27,7 +29,7 @@ from tidelog.broker.request_tasks import AtTheCostOf
 from tidelog.core.partition.effects import ADVANCED
 from tidelog.core.partition.epochs import EpochHistory
 from tidelog.core.partition.leader import PartitionLeader
-from tidelog.core.sessions import FetchSession, KnownOffsets, next_epoch
+from tidelog.core.sessions import FetchSession, FetchTarget, KnownOffsets, next_epoch
 from tidelog.records.batch import (
     CHECKSUMMED_POSITION,
     CODEC_MASK,
@@ -191,6 +193,15 @@ cdef int _set(owner, Py_ssize_t place, value) except -1:
     return 0
 
 
+cdef bint _is_exhausted(memory) except -1:
+    if type(memory) is not MemoryBound:
+        return memory.is_exhausted
+    return _number(memory, _MEMORY_HELD_BYTES) >= _number(memory, _MEMORY_BOUND_BYTES)
+
+
+cdef Py_ssize_t _AFTER_READ_DUE = _place(AfterRead, "_due")
+cdef Py_ssize_t _AFTER_READ_HAS_ONE = _place(AfterRead, "has_one_request")
+cdef Py_ssize_t _AFTER_READ_IS_READING = _place(AfterRead, "_is_reading")
 cdef Py_ssize_t _CONNECTION_ANSWERS = _place(Connection, "_answers")
 cdef Py_ssize_t _CONNECTION_BLOCKED = _place(Connection, "_blocked")
 cdef Py_ssize_t _CONNECTION_BUDGET_BYTES = _place(Connection, "_budget_bytes")
@@ -207,6 +218,8 @@ cdef Py_ssize_t _CONNECTION_READY_BYTES = _place(Connection, "_ready_bytes")
 cdef Py_ssize_t _CONNECTION_SHORTCUT = _place(Connection, "shortcut")
 cdef Py_ssize_t _CONNECTION_TRANSPORT = _place(Connection, "_transport")
 cdef Py_ssize_t _CONNECTION_WRITE_PAUSED = _place(Connection, "_write_paused")
+cdef Py_ssize_t _RUNNER_CLOCK = _place(PartitionRunner, "_clock")
+cdef Py_ssize_t _RUNNER_DELETIONS = _place(PartitionRunner, "_deletions")
 cdef Py_ssize_t _RUNNER_EPOCHS = _place(PartitionRunner, "epochs")
 cdef Py_ssize_t _RUNNER_FLUSH_MESSAGES = _place(PartitionRunner, "_flush_messages")
 cdef Py_ssize_t _RUNNER_FLUSHER = _place(PartitionRunner, "_flusher")
@@ -223,6 +236,21 @@ cdef Py_ssize_t _RUNNER_UNCOMMITTED_BYTES = _place(PartitionRunner, "_uncommitte
 cdef Py_ssize_t _RUNNER_WAITERS = _place(PartitionRunner, "_waiters")
 cdef Py_ssize_t _RUNNER_WATCHERS = _place(PartitionRunner, "_watchers")
 cdef Py_ssize_t _QUEUE_MUST_WAIT = _place(AppendQueue, "must_wait")
+cdef Py_ssize_t _MEMORY_BOUND_BYTES = _place(MemoryBound, "bound_bytes")
+cdef Py_ssize_t _MEMORY_HELD_BYTES = _place(MemoryBound, "held_bytes")
+cdef Py_ssize_t _INTEREST_ATTEMPT = _place(FetchInterest, "attempt")
+cdef Py_ssize_t _INTEREST_FETCH = _place(FetchInterest, "fetch")
+cdef Py_ssize_t _INTEREST_IS_HEAVY = _place(FetchInterest, "is_heavy")
+cdef Py_ssize_t _INTEREST_PARKED = _place(FetchInterest, "parked")
+cdef Py_ssize_t _INTEREST_WATCHED = _place(FetchInterest, "_watched")
+cdef Py_ssize_t _SESSION_DIRTY = _place(FetchSession, "_dirty")
+cdef Py_ssize_t _SESSION_EPOCH = _place(FetchSession, "epoch")
+cdef Py_ssize_t _SESSION_IS_FULL = _place(FetchSession, "is_full")
+cdef Py_ssize_t _SESSION_NOTED = _place(FetchSession, "_noted")
+cdef Py_ssize_t _SESSION_TOPICS = _place(FetchSession, "_topics")
+cdef Py_ssize_t _TARGET_TOLD = _place(FetchTarget, "told")
+cdef Py_ssize_t _TARGET_TOPIC_ID = _place(FetchTarget, "topic_id")
+cdef Py_ssize_t _TARGET_WANTED = _place(FetchTarget, "wanted")
 cdef Py_ssize_t _LIMITS_MAX_MESSAGE_BYTES = _place(BatchLimits, "max_message_bytes")
 cdef Py_ssize_t _LIMITS_SEGMENT_BYTES = _place(BatchLimits, "segment_bytes")
 cdef Py_ssize_t _LIMITS_TIMESTAMP_AFTER_MAX_MS = _place(BatchLimits, "timestamp_after_max_ms")

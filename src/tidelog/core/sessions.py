@@ -433,11 +433,12 @@ class FetchSessionCache:
         """It is used, and may have changed its size."""
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.session_id)
-        rank = (session.privileged, len(session), session.session_id)
-        standing = Standing(rank, now_ms - session.created_ms > SESSION_EVICTION_MS)
-        if standing != session.standing:
+        standing, size = session.standing, len(session)
+        is_old = now_ms - session.created_ms > SESSION_EVICTION_MS
+        if standing is None or standing.is_old is not is_old or standing.rank[1] != size:
+            rank = (session.privileged, size, session.session_id)
             self._unlist(session)
-            self._list(session, standing)
+            self._list(session, Standing(rank, is_old))
 
     def _list(self, session: FetchSession, standing: Standing) -> None:
         session.standing = standing

@@ -329,6 +329,9 @@ class PartitionLeader:
         # Whatever min.insync.replicas says: it refuses acks=all writes, it does not hide what an
         # acks=1 producer wrote to the last replica left.
         before = self.high_watermark
+        for replica, progress in self.followers.items():
+            if progress.log_end_offset <= before and replica in self.isr:
+                return NOTHING  # As most often: somebody has not fetched it yet.
         replicated = self._replicated_offset(now_ms)
         if replicated <= before:
             return NOTHING
