@@ -29,6 +29,8 @@ from tidelog.core.partition.leader import PartitionLeader
 from tidelog.wire.produce import PartitionProduceResult
 
 CHECKED_AT_ONCE_MAX = 200
+# A client that sends nothing but nonsense must not keep the coordinator busy.
+PAUSE_S = 0.01
 
 _Led = tuple[PartitionRunner, PartitionLeader]
 _Refusal = tuple[PartitionProduceResult, Settle]
@@ -62,6 +64,7 @@ class LeadershipChecks:
                 sure = await self._surely_led(some)
                 for runner in some:
                     _settle(runner, doubts[runner], is_sure=runner in sure)
+            await asyncio.sleep(PAUSE_S)
 
     async def _surely_led(self, runners: Sequence[PartitionRunner]) -> set[PartitionRunner]:
         led = [(runner, runner.leader) for runner in runners if runner.leader is not None]

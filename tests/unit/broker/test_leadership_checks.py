@@ -14,7 +14,7 @@ from tests.unit.broker.world import BROKER, OTHER, Produced, World, broker_world
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.broker import leadership_checks
 from tidelog.broker.cluster_tree import ClusterTree
-from tidelog.broker.leadership_checks import LeadershipChecks
+from tidelog.broker.leadership_checks import PAUSE_S, LeadershipChecks
 from tidelog.coordination.port import Coordinator, Operation
 from tidelog.core.controller.nodes import state_path
 
@@ -142,7 +142,7 @@ async def test_who_cannot_ask_is_not_sure(why: str) -> None:
         assert produced.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         leader.is_away = False
         again = leader.produce_out_of_order()
-        await leader.world.settle()
+        await asyncio.sleep(2 * PAUSE_S)
         assert again.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -189,7 +189,7 @@ async def test_a_doubt_is_checked_by_what_is_asked_after_it() -> None:
         await leader.move(0)
         second = leader.produce_out_of_order()
         leader.slow.gate.set()
-        await leader.world.settle()
+        await asyncio.sleep(2 * PAUSE_S)
         assert (first.code, second.code) == (
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -207,3 +207,17 @@ async def test_who_is_told_of_a_successor_meanwhile_is_not_sure() -> None:
         leader.slow.gate.set()
         await leader.world.settle()
         assert produced.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@in_virtual_time
+async def test_whoever_is_always_out_of_order_does_not_keep_the_coordinator_busy() -> None:
+    async with doubting() as leader:
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + 1.0
+        refused = 0
+        while loop.time() < until_s:
+            produced = leader.produce_out_of_order()
+            await asyncio.sleep(PAUSE_S / 10)
+            refused += produced.is_settled
+        assert refused > 0
+        assert len(leader.slow.transactions) <= 1.0 / PAUSE_S + 1
