@@ -7,8 +7,6 @@ That is the whole specification of `_shortcuts_fetch.pxi`, and of what `_shortcu
 with partitions that have followers.
 """
 
-import os
-import shutil
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from random import Random
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.batches import plain_batch
+from tests.unit.broker.compiled import only_compiled
 from tests.unit.broker.followed import answer, take
 from tests.unit.broker.led_twins import (
     ALL,
@@ -32,13 +31,9 @@ from tests.unit.broker.stepped_executor import BACKGROUND, URGENT
 from tests.unit.broker.world import BROKER, OTHER
 from tidelog.base.errors import ErrorCode, StorageError
 from tidelog.base.ids import Offset
-from tidelog.broker.shortcuts import is_compiled
 from tidelog.records.batch import HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES, read_header
 
-pytestmark = pytest.mark.skipif(
-    not is_compiled() and (shutil.which("cc") is None or "TIDELOG_PURE_PYTHON" in os.environ),
-    reason="there is no C compiler here, or nothing was to be compiled",
-)
+pytestmark = only_compiled
 
 
 # -- what is ordinary ----------------------------------------------------------------------------

@@ -5,25 +5,21 @@ files, which the shortcut writes and reads by system calls of its own.
 """
 
 import os
-import shutil
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.unit.broker.compiled import only_compiled
 from tests.unit.broker.led_twins import Follower, Twins, led_twins
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.test_fetch_shortcut import Scene
 from tidelog.base.errors import ErrorCode
 from tidelog.broker.heavy_turns import HEAVY_BYTES
-from tidelog.broker.shortcuts import is_compiled
 from tidelog.storage.disk import RealDisk, RealLogFile
 
-pytestmark = pytest.mark.skipif(
-    not is_compiled() and (shutil.which("cc") is None or "TIDELOG_PURE_PYTHON" in os.environ),
-    reason="there is no C compiler here, or nothing was to be compiled",
-)
+pytestmark = only_compiled
 
 
 class OnFiles(Scene):

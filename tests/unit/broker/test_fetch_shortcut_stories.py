@@ -4,8 +4,6 @@ What happens is drawn by chance from everything that can happen to a leader whos
 followed: see `test_fetch_shortcut.py`, which has the cases that have a name.
 """
 
-import os
-import shutil
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -13,6 +11,7 @@ from random import Random
 import pytest
 
 from tests.support.batches import idempotent_batch
+from tests.unit.broker.compiled import only_compiled
 from tests.unit.broker.followed import answer, records, take
 from tests.unit.broker.led_twins import (
     ALL,
@@ -30,13 +29,9 @@ from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.world import BROKER, OTHER
 from tidelog.base.errors import RequestRefused, StorageError
 from tidelog.base.ids import Offset
-from tidelog.broker.shortcuts import is_compiled
 from tidelog.core.controller.changes import BrokerGone
 
-pytestmark = pytest.mark.skipif(
-    not is_compiled() and (shutil.which("cc") is None or "TIDELOG_PURE_PYTHON" in os.environ),
-    reason="there is no C compiler here, or nothing was to be compiled",
-)
+pytestmark = only_compiled
 
 STEPS = 150
 

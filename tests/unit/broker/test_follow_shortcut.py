@@ -6,14 +6,13 @@ the byte, their files, and the books of their fetchers and partitions must be eq
 whole specification of `_shortcuts_follow.pxi`.
 """
 
-import os
-import shutil
 from collections.abc import Callable
 from random import Random
 
 import pytest
 
 from tests.support.batches import idempotent_batch, with_header
+from tests.unit.broker.compiled import only_compiled
 from tests.unit.broker.far_end import FarEnd
 from tests.unit.broker.followed import answer, stamped
 from tests.unit.broker.following_twins import (
@@ -28,7 +27,6 @@ from tests.unit.broker.stepped_executor import URGENT
 from tests.unit.broker.world import BROKER, OTHER, World
 from tidelog.base.errors import ErrorCode, StorageError
 from tidelog.broker.network import ProtocolFactory
-from tidelog.broker.shortcuts import is_compiled
 from tidelog.records.batch import (
     CONTROL_FLAG,
     HEADER_SIZE_BYTES,
@@ -41,10 +39,7 @@ from tidelog.records.record import Record, encode_batch, encode_plain_batch
 from tidelog.storage.faulty_disk import FaultyDisk, FaultyLogFile
 from tidelog.wire.fetch import FetchPartitionResult
 
-pytestmark = pytest.mark.skipif(
-    not is_compiled() and (shutil.which("cc") is None or "TIDELOG_PURE_PYTHON" in os.environ),
-    reason="there is no C compiler here, or nothing was to be compiled",
-)
+pytestmark = only_compiled
 
 STEPS = 120
 BULK = {"tidelog.replica.bulk.bytes": "400"}

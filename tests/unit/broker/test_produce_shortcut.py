@@ -6,9 +6,7 @@ be equal. That is the whole specification of `_shortcuts_produce.pxi`.
 """
 
 import asyncio
-import os
 import resource
-import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
@@ -26,6 +24,7 @@ from tests.support.batches import (
 )
 from tests.support.kio_codec import Values, milliseconds
 from tests.unit.broker.books import all_books
+from tests.unit.broker.compiled import only_compiled
 from tests.unit.broker.served import Client, ServedWorld, served_world
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tidelog.base.errors import DiskFull, ErrorCode, RequestRefused, StorageError
@@ -41,10 +40,7 @@ from tidelog.storage.disk import RealDisk
 from tidelog.wire.api import ApiKey
 from tidelog.wire.produce_template import ProduceTemplate
 
-pytestmark = pytest.mark.skipif(
-    not is_compiled() and (shutil.which("cc") is None or "TIDELOG_PURE_PYTHON" in os.environ),
-    reason="there is no C compiler here, or nothing was to be compiled",
-)
+pytestmark = only_compiled
 
 TOPIC_ID = UUID(int=7)
 VERSIONS = (9, 11, 12, 13)

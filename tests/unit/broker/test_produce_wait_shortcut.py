@@ -5,13 +5,12 @@ Twins, as in `test_fetch_shortcut.py`, which also compare all that a connection 
 what `_send_only` and `_advance` of `_shortcuts_produce.pxi` have to leave to Python.
 """
 
-import os
-import shutil
 from collections.abc import Callable
 from random import Random
 
 import pytest
 
+from tests.unit.broker.compiled import only_compiled
 from tests.unit.broker.led_twins import (
     PRODUCE_VERSION,
     Follower,
@@ -25,13 +24,9 @@ from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.test_fetch_shortcut import Scene
 from tests.unit.broker.world import BROKER, OTHER
 from tidelog.broker.heavy_turns import HEAVY_BYTES
-from tidelog.broker.shortcuts import is_compiled
 from tidelog.wire.api import ApiKey
 
-pytestmark = pytest.mark.skipif(
-    not is_compiled() and (shutil.which("cc") is None or "TIDELOG_PURE_PYTHON" in os.environ),
-    reason="there is no C compiler here, or nothing was to be compiled",
-)
+pytestmark = only_compiled
 
 
 async def waiting(both: Twins) -> tuple[Scene, list[bytes]]:

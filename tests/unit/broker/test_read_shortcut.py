@@ -6,8 +6,6 @@ after every step what was sent, seen and is remembered must be equal. That is th
 specification of `_shortcuts_read.pxi`.
 """
 
-import os
-import shutil
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.unit.broker.books import connection_books
+from tests.unit.broker.compiled import only_compiled
 from tests.unit.broker.fake_transport import FakeTransport, Outbox
 from tests.unit.broker.test_connection import Owner, framed
 from tidelog.base.errors import WireError
@@ -22,12 +21,9 @@ from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.heavy_turns import HEAVY_BYTES
 from tidelog.broker.memory import MemoryBound
-from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, Shortcuts, is_compiled
+from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, Shortcuts
 
-pytestmark = pytest.mark.skipif(
-    not is_compiled() and (shutil.which("cc") is None or "TIDELOG_PURE_PYTHON" in os.environ),
-    reason="there is no C compiler here, or nothing was to be compiled",
-)
+pytestmark = only_compiled
 
 STEPS = 80
 BUDGET_BYTES = 1_000
