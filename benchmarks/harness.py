@@ -170,6 +170,7 @@ def run_script(
 ) -> int:
     """The `main` of every benchmark. `subjects` are what it can measure."""
     arguments = _parse_arguments(script, question, subjects)
+    os.sync()  # What the script before left to be written would be written under this one.
     environment = describe_environment()
     folder = Path(tempfile.mkdtemp(prefix=f"tidelog-{script}-", dir=arguments.folder))
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
