@@ -6,6 +6,7 @@ a *shard*: a machine without I/O, whose state is what the partition's log says.
 
     request, time ──▶ shard ──▶ Write    records that say what was decided
                                 Reply    the answer to a request, held until it is safe
+                                Perform  a deed elsewhere in the cluster, held likewise
 
 A request that waits is known to a shard by a `Token`, which its runner made; what a shard replies
 with is a value, which its runner makes an answer of. A token is replied to exactly once.
@@ -17,7 +18,7 @@ Rules, for shards and for their runner (`broker/shard_runner.py`):
         who wait, timers, which begin again.
     W2  Nobody is told what may be taken back. A `Reply` is held until all that its shard wrote
         before is committed: in the log of every replica in sync. (`is_held=False` says that the
-        answer tells nothing of the kind: a heartbeat.)
+        answer tells nothing of the kind: a heartbeat.) `Perform` is held as well.
     W3  Writes reach the log in the order in which they were decided. A write that fails leaves a
         shard that knows what its log does not: it is thrown away with everybody who waits, and
         loaded again. So whatever can be foreseen is refused before anything is changed: a broker
@@ -66,7 +67,18 @@ class Reply:
     """Until what was written before is committed. W2"""
 
 
-Effect = Write | Reply
+@dataclass(frozen=True, slots=True)
+class Perform:
+    """Hand `deed` to whoever runs shards of this kind, when what was written before is committed.
+
+    For what reaches beyond the shard's own log: the markers of a transaction may be sent only when
+    nothing can take its outcome back. W2
+    """
+
+    deed: object
+
+
+Effect = Write | Reply | Perform
 Effects = Sequence[Effect]
 
 NO_EFFECTS: Final[Effects] = ()
