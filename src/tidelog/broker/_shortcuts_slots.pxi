@@ -166,7 +166,7 @@ cdef checksum_of _checksum_in_hardware = find_checksum()
 
 
 cdef Py_ssize_t _place(owner, str name) except -1:
-    cdef Py_ssize_t place = slot_place(owner.__dict__.get(name))
+    cdef Py_ssize_t place = slot_place(getattr(owner, name, None))
     if place < 0:
         raise ImportError(f"{owner.__name__} has no slot {name}")
     return place

@@ -7,7 +7,7 @@ and nobody else's. An executor has two lanes, each one thread and first come, fi
     background  what nobody waits for: fsync, checkpoints, retention, deleting
 
 A roll therefore never queues behind the fsync of a gigabyte. Work that touches the same file in
-both lanes is ordered by the caller: see `broker/partition_runner.py`.
+both lanes is ordered by the caller: see `broker/partition_appends.py`.
 """
 
 import asyncio

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from tidelog.base.errors import ErrorCode, WireError
 from tidelog.base.ids import BrokerId
 from tidelog.broker.controller_link import ControllerLink
-from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.peers import PeerUnreachable
+from tidelog.broker.served_partition import ServedPartition
 from tidelog.core.partition.effects import ProposeIsr
 from tidelog.wire.alter_partition import (
     RECOVERED,
@@ -35,7 +35,7 @@ RETRY_BACKOFF_MAX_S = 1.0
 LOGGED_MAX = 20
 
 Key = tuple[bytes, int]
-_Proposed = dict[Key, tuple[PartitionRunner, ProposeIsr]]
+_Proposed = dict[Key, tuple[ServedPartition, ProposeIsr]]
 
 # After these the partition's state is another than the leader knows; the controller tells it which.
 _OUTDATED = frozenset(
@@ -66,7 +66,7 @@ class IsrProposals:
         self._wake = asyncio.Event()
         self._backoff_s = RETRY_BACKOFF_S
 
-    def propose(self, runner: PartitionRunner, proposal: ProposeIsr) -> None:
+    def propose(self, runner: ServedPartition, proposal: ProposeIsr) -> None:
         """Take `proposal` to the controller; `runner` hears what becomes of it."""
         self._proposed[runner.topic_id.bytes, runner.partition] = runner, proposal
         self._wake.set()
@@ -144,7 +144,7 @@ def _log(asked: _Proposed) -> None:
         )
 
 
-def _is_current(runner: PartitionRunner, proposal: ProposeIsr) -> bool:
+def _is_current(runner: ServedPartition, proposal: ProposeIsr) -> bool:
     """Whether the leader that made the proposal still waits for an answer to it."""
     leader = runner.leader
     return (
@@ -155,7 +155,7 @@ def _is_current(runner: PartitionRunner, proposal: ProposeIsr) -> bool:
     )
 
 
-def _settle(runner: PartitionRunner, proposal: ProposeIsr, result: IsrResult) -> None:
+def _settle(runner: ServedPartition, proposal: ProposeIsr, result: IsrResult) -> None:
     if not _is_current(runner, proposal):
         return
     code = result.error_code

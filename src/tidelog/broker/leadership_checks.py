@@ -22,8 +22,8 @@ from collections.abc import Callable, Sequence
 from tidelog.base.errors import ErrorCode, RequestRefused, SessionLost
 from tidelog.broker.append_queue import Settle
 from tidelog.broker.cluster_tree import ClusterTree
-from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.produce_results import refused_partition
+from tidelog.broker.served_partition import ServedPartition
 from tidelog.coordination.port import CoordinatorUnavailable
 from tidelog.core.partition.leader import PartitionLeader
 from tidelog.wire.produce import PartitionProduceResult
@@ -32,7 +32,7 @@ CHECKED_AT_ONCE_MAX = 200
 # A client that sends nothing but nonsense must not keep the coordinator busy.
 PAUSE_S = 0.01
 
-_Led = tuple[PartitionRunner, PartitionLeader]
+_Led = tuple[ServedPartition, PartitionLeader]
 _Refusal = tuple[PartitionProduceResult, Settle]
 
 
@@ -42,11 +42,11 @@ class LeadershipChecks:
     def __init__(self, tree: Callable[[], ClusterTree]) -> None:
         """`tree`: of the session there is now. Raises RequestRefused if there is none."""
         self._tree = tree
-        self._doubts: dict[PartitionRunner, list[_Refusal]] = {}
+        self._doubts: dict[ServedPartition, list[_Refusal]] = {}
         self._wake = asyncio.Event()
 
     def refuse_if_leading(
-        self, runner: PartitionRunner, refused: PartitionProduceResult, settle: Settle
+        self, runner: ServedPartition, refused: PartitionProduceResult, settle: Settle
     ) -> None:
         """Settle with `refused` if this broker surely leads, else so that others are asked."""
         self._doubts.setdefault(runner, []).append((refused, settle))
@@ -66,7 +66,7 @@ class LeadershipChecks:
                     _settle(runner, doubts[runner], is_sure=runner in sure)
             await asyncio.sleep(PAUSE_S)
 
-    async def _surely_led(self, runners: Sequence[PartitionRunner]) -> set[PartitionRunner]:
+    async def _surely_led(self, runners: Sequence[ServedPartition]) -> set[ServedPartition]:
         led = [(runner, runner.leader) for runner in runners if runner.leader is not None]
         unchanged = led if await self._are_unchanged(led) else []
         if not unchanged and len(led) > 1:
@@ -81,7 +81,7 @@ class LeadershipChecks:
             return False
 
 
-def _settle(runner: PartitionRunner, refusals: Sequence[_Refusal], *, is_sure: bool) -> None:
+def _settle(runner: ServedPartition, refusals: Sequence[_Refusal], *, is_sure: bool) -> None:
     elsewhere = refused_partition(runner.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
     for refused, settle in refusals:
         settle(refused if is_sure else elsewhere)

@@ -41,7 +41,7 @@ from tidelog.broker.adoption import in_two_places
 from tidelog.broker.large_requests import in_turns
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.memory import MemoryBound
-from tidelog.broker.partition_runner import PartitionRunner, ProposeToController, RefuseIfLeading
+from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.replica_fetchers import ReplicaFetchers
 from tidelog.broker.replica_logs import (
@@ -50,6 +50,7 @@ from tidelog.broker.replica_logs import (
     WantedReplica,
     open_replicas,
 )
+from tidelog.broker.served_partition import ProposeToController, RefuseIfLeading, ServedPartition
 from tidelog.broker.strays import strays_in
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.topic import TopicConfig
@@ -442,7 +443,7 @@ class Replicas:
         if before is not None and before.is_stopped:
             self._fetchers.unfollow(before)
 
-    def _elect(self, runner: PartitionRunner) -> PartitionLeader:
+    def _elect(self, runner: ServedPartition) -> PartitionLeader:
         """The leader that this broker becomes, with its log and its role as they are by now."""
         state = self._roles[runner.topic_partition].state
         leader = elected(

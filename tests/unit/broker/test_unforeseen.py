@@ -13,7 +13,7 @@ from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.stepped_executor import URGENT
 from tests.unit.broker.world import broker_world
 from tidelog.base.errors import ErrorCode
-from tidelog.broker import partition_runner
+from tidelog.broker import partition_appends
 from tidelog.broker.fetch_reader import FetchReader
 from tidelog.broker.handlers import produce
 from tidelog.storage.log import Log
@@ -109,7 +109,7 @@ async def test_a_batch_that_is_rewritten() -> None:
         world.create("t", config={"compression.type": "gzip"})
         await world.settle()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(partition_runner, "rewrite", fail)
+            patch.setattr(partition_appends, "rewrite", fail)
             first = world.produce("t", plain_batch(1))
             await world.settle()
         assert first.code == ErrorCode.UNKNOWN_SERVER_ERROR
