@@ -26,6 +26,7 @@ from tidelog.broker.peers import Peer
 from tidelog.broker.replica_fetchers import ReplicaFetchers
 from tidelog.broker.replicas import Replicas, Role
 from tidelog.broker.replication_throttle import ReplicationThrottle
+from tidelog.broker.served_partition import ServedPartition
 from tidelog.broker.shortcuts import SHORTCUTS, Shortcuts
 from tidelog.broker.upkeep import Upkeep
 from tidelog.config.broker import BrokerConfig
@@ -144,8 +145,8 @@ class World:
             )
             for number, executor in enumerate(self.executors)
         ]
-        self.proposed: list[tuple[PartitionRunner, ProposeIsr]] = []
-        self.doubted: list[tuple[PartitionRunner, PartitionProduceResult, Settle]] = []
+        self.proposed: list[tuple[ServedPartition, ProposeIsr]] = []
+        self.doubted: list[tuple[ServedPartition, PartitionProduceResult, Settle]] = []
         """What is refused once it is sure that this broker leads."""
         self.looked_for: list[BrokerId] = []
         self.far_end: FarEnd | None = None
