@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := constraints.txt
 MANIFESTS := pyproject.toml $(CONSTRAINTS) hatch_build.py $(wildcard src/tidelog/broker/_shortcuts*.p[yx][xi])
-SOURCES := $(wildcard src tests benchmarks scripts hatch_build.py)
+SOURCES := $(wildcard src tests benchmarks scripts examples hatch_build.py)
 
 # The first of these that is new enough; `make PYTHON=/path/to/python` decides otherwise.
 PYTHON_CANDIDATES := python3 python3.13 python3.12 python3.11 python

@@ -39,7 +39,7 @@ LINES_MAX = 900
 
 PYTHON_FILES = sorted(
     path
-    for folder in ("src", "tests", "benchmarks", "scripts")
+    for folder in ("src", "tests", "benchmarks", "scripts", "examples")
     for path in (ROOT / folder).rglob("*.py")
     if "__pycache__" not in path.parts
 )

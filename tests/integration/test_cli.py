@@ -440,6 +440,16 @@ def test_lines_are_sent_as_they_are_typed(cluster: Cluster, topic: str) -> None:
         assert produce.wait(COMMAND_TIMEOUT_S) == 0
 
 
+def test_reliable_profile_sends_to_nothing_less(cluster: Cluster, topic: str) -> None:
+    """D4: three replicas, two in sync, acks=all, or nothing is sent."""
+    reliable = ("produce", topic, "--profile", "reliable")
+    assert "min.insync.replicas" in cluster.no(*reliable, exit_code=2, stdin=b"x\n")
+    assert "--acks is 1" in cluster.no(*reliable, "--acks", "1", exit_code=2, stdin=b"x\n")
+    cluster.ok("topics", "alter", topic, "--config", "min.insync.replicas=2")
+    cluster.ok(*reliable, stdin=b"x\n")
+    assert cluster.ok("consume", topic) == b"x\n"
+
+
 def test_interrupted_produce_says_what_was_sent(cluster: Cluster, topic: str) -> None:
     with cluster.start("produce", topic, "--json") as produce:
         assert produce.stdin is not None

@@ -25,6 +25,7 @@ from tidelog.cli.record_source import (
     records_from_json,
     records_from_lines,
 )
+from tidelog.cli.reliability import require_reliable_topic
 from tidelog.cli.sending import Outcome, Pacer, send_all
 from tidelog.client.errors import ClientError
 from tidelog.client.producer import ANY_PARTITION, ProducerConfig, RecordProducer
@@ -53,6 +54,12 @@ class Compression(StrEnum):
     SNAPPY = "snappy"
     LZ4 = "lz4"
     ZSTD = "zstd"
+
+
+class Profile(StrEnum):
+    """Settings that go together, under one name (D4)."""
+
+    RELIABLE = "reliable"
 
 
 class InputFormat(StrEnum):
@@ -99,6 +106,13 @@ def run(
         typer.Option("--partition", "-p", min=0, help="Send there; else by key, or any."),
     ] = None,
     acks: Annotated[Acks, typer.Option(help="Who must have it before it counts.")] = Acks.ALL,
+    profile: Annotated[
+        Profile | None,
+        typer.Option(
+            help="reliable: acks=all and idempotent, to a topic with three replicas of which two "
+            "must be in sync and no unclean election; exit 2 if it is another."
+        ),
+    ] = None,
     compression: Annotated[
         Compression, typer.Option("--compression", "-z", help="How batches are packed.")
     ] = Compression.NONE,
@@ -121,9 +135,13 @@ def run(
         headers=tuple(_parse_header(header) for header in headers),
     )
     pacer = None if rate is None else Pacer(parse_rate(rate))
+    if profile is Profile.RELIABLE and acks not in {Acks.ALL, Acks.MINUS_ONE}:
+        raise ConfigError(f"--profile reliable needs --acks all, but --acks is {acks}")
     config = ProducerConfig(acks=acks.value, compression_type=compression.value)
     producer = RecordProducer(bootstrap, topic, config)
     _require_partition(producer, topic, partition)
+    if profile is Profile.RELIABLE:
+        require_reliable_topic(bootstrap, topic)
     with ExitStack() as stack:
         if count is not None:
             records = generated_records(count, size_bytes=size, template=template)
