@@ -47,6 +47,7 @@ class QueuedAppend(NamedTuple):
     acks: int
     settle: Settle
     is_rewritten: bool
+    is_own: bool
 
 
 class AppendQueue:
@@ -56,6 +57,7 @@ class AppendQueue:
         "_appends",
         "_attempt",
         "_clock",
+        "_idle",
         "_is_working_off",
         "_memory",
         "_on_rolled",
@@ -88,15 +90,25 @@ class AppendQueue:
         self._refused = refused
         self._appends: deque[QueuedAppend] = deque()
         self._is_working_off = False
+        self._idle: asyncio.Future[None] | None = None
         self.is_busy = False
         self.must_wait = False
         """Whether the next batch has to be pushed; otherwise it may be appended at once."""
 
-    def push(self, records: memoryview, acks: int, settle: Settle) -> None:
-        """Queue a copy of `records`."""
+    def push(self, records: BytesLike, acks: int, settle: Settle, *, is_own: bool = False) -> None:
+        """Queue a copy of `records`; `is_own`: the broker's, who knows what it writes."""
         self._memory.hold(len(records))
-        self._appends.append(QueuedAppend(bytearray(records), acks, settle, is_rewritten=False))
+        self._appends.append(
+            QueuedAppend(bytearray(records), acks, settle, is_rewritten=False, is_own=is_own)
+        )
         self.must_wait = True
+
+    async def idle(self) -> None:
+        """Return once everything that was pushed so far is appended or refused."""
+        while self.must_wait:
+            if self._idle is None:
+                self._idle = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._idle)  # Ended by the disk; others may wait for the same.
 
     def prepare(self, preparation: Preparation, now_ms: int) -> None:
         """Have a thread do what the head needs."""
@@ -164,12 +176,18 @@ class AppendQueue:
 
     def _pop(self) -> None:
         popped = self._appends.popleft()
-        self.must_wait = self.is_busy or bool(self._appends)
+        self._find_out_who_waits()
         self._memory.release(len(popped.records))
 
     def _set_busy(self, is_busy: bool) -> None:
         self.is_busy = is_busy
-        self.must_wait = is_busy or bool(self._appends)
+        self._find_out_who_waits()
+
+    def _find_out_who_waits(self) -> None:
+        self.must_wait = self.is_busy or bool(self._appends)
+        if self._idle is not None and not self.must_wait:
+            self._idle.set_result(None)
+            self._idle = None
 
 
 def _as_refusal(error: BaseException) -> RequestRefused:

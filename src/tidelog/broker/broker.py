@@ -46,6 +46,7 @@ from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.heavy_turns import HeavyTurns
+from tidelog.broker.internal_topics import InternalTopics, topic_template
 from tidelog.broker.isr_proposals import IsrProposals
 from tidelog.broker.large_requests import LargeRequests
 from tidelog.broker.leader_balance import balance_leaders
@@ -502,10 +503,14 @@ class Broker:
             turns=turns,
             shortcut=self._ports.shortcuts.fetch,
         )
+        topic_creation = TopicCreation(
+            requests, forwarding, delivered, partial(topic_template, self.config)
+        )
+        internal_topics = InternalTopics(topic_creation, self.config)
         metadata = MetadataHandler(
             broker_id=self.config.broker_id,
             partitions=partitions,
-            topic_creation=TopicCreation(requests, forwarding, delivered),
+            topic_creation=topic_creation,
             auto_create_topics=replication.auto_create_topics_enable,
             tasks=request_tasks,
             large=large,
@@ -543,7 +548,9 @@ class Broker:
                 ApiKey.FETCH: fetch,
                 ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, request_tasks, large),
                 ApiKey.METADATA: metadata,
-                ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(partitions, request_tasks, large),
+                ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(
+                    partitions, internal_topics, request_tasks, large
+                ),
                 ApiKey.API_VERSIONS: ApiVersionsHandler(),
                 ApiKey.INIT_PRODUCER_ID: InitProducerIdHandler(
                     controller=requests, tasks=request_tasks

@@ -23,6 +23,7 @@ Invariants:
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
@@ -33,7 +34,7 @@ from tidelog.broker.produce_results import refused_by, refused_partition
 from tidelog.broker.served_partition import ServedPartition, announce
 from tidelog.core.partition.effects import ADVANCED
 from tidelog.core.partition.leader import PartitionLeader
-from tidelog.records.batch import BatchHeader, stamp, stamp_log_append_time
+from tidelog.records.batch import BatchHeader, read_header, stamp, stamp_log_append_time
 from tidelog.records.validation import needs_rewrite, rewrite, validate_produce
 from tidelog.wire.produce import PartitionProduceResult
 
@@ -75,6 +76,36 @@ class PartitionAppends(ServedPartition):
             return None
         return attempt
 
+    def append_own(
+        self, batch: bytearray, *, now_ms: int, settle: Settle
+    ) -> PartitionProduceResult | None:
+        """Append what this broker itself has to say in an internal topic, with acks=all.
+
+        It is believed: neither validated nor rewritten, nor looked for among a producer's batches.
+        Otherwise as `append`.
+        """
+        queue = self._queue
+        if queue.must_wait and not self.is_offline:
+            queue.push(batch, ACKS_ALL, settle, is_own=True)
+            return None
+        attempt = self._attempt_own(batch, now_ms, settle)
+        if isinstance(attempt, Preparation):
+            queue.push(batch, ACKS_ALL, settle, is_own=True)
+            queue.prepare(attempt, now_ms)
+            return None
+        return attempt
+
+    def _attempt_own(self, batch: bytearray, now_ms: int, settle: Settle) -> _Attempt:
+        leader = self.leader
+        if self.is_offline or leader is None:
+            return self._refused_service()
+        assert not self._queue.is_busy  # I2
+        try:
+            leader.refuse_before_append(ACKS_ALL)
+        except RequestRefused as refusal:
+            return self._refused(refusal)
+        return self._write_or_roll(batch, read_header(batch, 0), ACKS_ALL, now_ms, settle)
+
     def _attempt(
         self,
         records: memoryview | bytearray,
@@ -104,6 +135,16 @@ class PartitionAppends(ServedPartition):
                     )
         except RequestRefused as refusal:
             return self._refuse(refusal, leader, settle)
+        return self._write_or_roll(records, header, acks, now_ms, settle)
+
+    def _write_or_roll(
+        self,
+        records: memoryview | bytearray,
+        header: BatchHeader,
+        acks: int,
+        now_ms: int,
+        settle: Settle,
+    ) -> _Attempt:
         log = self.log
         last_offset = Offset(log.log_end_offset + header.last_offset_delta)
         if log.roll_needed(
@@ -223,6 +264,13 @@ class PartitionAppends(ServedPartition):
             return self._refusal(code)
         return self._accepted(base_offset, timestamp_ms)
 
+    def when_committed(self, offset: Offset, callback: Callable[[], None]) -> None:
+        """Call back once the high watermark is `offset`, or this broker does not lead any more."""
+        if self.leader is None or self.high_watermark >= offset:
+            callback()
+        else:
+            self._waiters.add(offset, callback)
+
     def _after_replication(self, appended: _Appended) -> PartitionProduceResult:
         if self.is_offline or self.leader is None:
             return self._refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -269,7 +317,9 @@ class PartitionAppends(ServedPartition):
     # -- appends that have to wait ---------------------------------------------------------------
 
     def _attempt_queued(self, append: QueuedAppend, now_ms: int) -> _Attempt:
-        records, acks, settle, is_rewritten = append
+        records, acks, settle, is_rewritten, is_own = append
+        if is_own:
+            return self._attempt_own(records, now_ms, settle)
         return self._attempt(records, acks, now_ms, settle, is_rewritten=is_rewritten)
 
     def _start_roll(self, now_ms: int) -> "asyncio.Future[None]":

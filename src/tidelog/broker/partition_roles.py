@@ -92,6 +92,7 @@ class PartitionRoles(PartitionAppends):
         self._waiters.wake(leader.high_watermark)
         self._wake_deletions()
         self._announce(0)
+        self._tell_role()
 
     def _begin_to_follow(self, leader: BrokerId, leader_epoch: LeaderEpoch) -> None:
         self._keep_high_watermark()
@@ -121,6 +122,11 @@ class PartitionRoles(PartitionAppends):
         self._wake_deletions()
         self._announce(0)
         self._queue.work_off()
+        self._tell_role()
+
+    def _tell_role(self) -> None:
+        if self.role_watcher is not None:
+            self.role_watcher()
 
     def _keep_high_watermark(self) -> None:
         self._high_watermark = self.high_watermark
@@ -150,6 +156,7 @@ class PartitionRoles(PartitionAppends):
         self._flusher.give_up()
         self._announce(0)
         self._queue.work_off()
+        self._tell_role()
 
     def bring_online(
         self,

@@ -4,7 +4,7 @@ Lookups are dictionary lookups, whatever the number of partitions (T8). Refusals
 a Kafka client acts upon: it looks the leader up again, or learns that the topic is gone.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_LEADER_EPOCH, LeaderEpoch, TopicPartition
@@ -22,6 +22,7 @@ class Partitions:
         self._names: dict[bytes, str] = {}
         self._runners: dict[tuple[str, int], PartitionRunner] = {}
         self._offline: set[tuple[str, int]] = set()
+        self._attach: dict[str, Callable[[PartitionRunner], None]] = {}
 
     def __len__(self) -> int:
         return len(self._runners)
@@ -33,6 +34,13 @@ class Partitions:
         assert runner.topic_partition not in self._runners
         self._runners[runner.topic_partition] = runner
         self._offline.discard(runner.topic_partition)
+        attach = self._attach.get(runner.topic_partition.topic)
+        if attach is not None:
+            attach(runner)
+
+    def attach_to(self, topic: str, attach: Callable[[PartitionRunner], None]) -> None:
+        """Have `attach` see every partition of `topic` that is added, before it has a role."""
+        self._attach[topic] = attach
 
     def mark_offline(self, topic_partition: TopicPartition) -> None:
         """This broker should have the partition, but its log directory cannot be used."""

@@ -82,6 +82,7 @@ class ServedPartition:
         "log_directory",
         "partition",
         "producers",
+        "role_watcher",
         "topic_id",
         "topic_partition",
     )
@@ -115,6 +116,8 @@ class ServedPartition:
     log_directory: LogDirectory
     partition: int
     producers: ProducerStates
+    role_watcher: Callable[[], None] | None
+    """Is told when this broker begins to lead, in each epoch, and when it ends."""
     topic_id: TopicId
     topic_partition: TopicPartition
 

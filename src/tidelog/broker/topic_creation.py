@@ -1,4 +1,7 @@
-"""Creates topics on first use (P4), each once however many clients ask at the same time."""
+"""Creates topics on first use (P4), each once however many clients ask at the same time.
+
+Those of the coordinators have settings of their own (`broker/internal_topics.py`), whoever asks.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,24 +15,27 @@ from tidelog.core.controller.requests import NewTopic
 class TopicCreation:
     """Asks the controller for topics that clients use before anybody made them.
 
-    `delivered` returns once the brokers know of what the controller has decided.
+    `delivered` returns once the brokers know of what the controller has decided; `template` says
+    how a topic of a name is to be made.
     """
 
-    __slots__ = ("_delivered", "_forwarding", "_requests", "_under_way")
+    __slots__ = ("_delivered", "_forwarding", "_requests", "_template", "_under_way")
 
     def __init__(
         self,
         requests: AdminRequests,
         forwarding: Forwarding | None,
         delivered: Callable[[], Awaitable[None]],
+        template: Callable[[str], NewTopic],
     ) -> None:
+        self._template = template
         self._requests = requests
         self._forwarding = forwarding
         self._delivered = delivered
         self._under_way: dict[str, asyncio.Future[ErrorCode]] = {}
 
     async def create_missing(self, names: Sequence[str]) -> dict[str, ErrorCode]:
-        """Create `names` with the default settings; return those that were refused, and why."""
+        """Create `names`, each as its template says; return those that were refused, and why."""
         ours = [name for name in dict.fromkeys(names) if name not in self._under_way]
         theirs = {name: self._under_way[name] for name in names if name in self._under_way}
         refused = await self._create(ours) if ours else {}
@@ -57,28 +63,29 @@ class TopicCreation:
         }
 
     async def _ask(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+        topics = [self._template(name) for name in names]
         if self._forwarding is not None and self._forwarding.is_needed:
-            codes = await create_topics_elsewhere(self._forwarding, names)
+            codes = await create_topics_elsewhere(self._forwarding, topics)
             if codes is not None:
                 return codes
-        outcomes = await self._requests.create_topics(
-            [NewTopic(name=name) for name in names], validate_only=False
-        )
+        outcomes = await self._requests.create_topics(topics, validate_only=False)
         await self._delivered()
         return {name: outcome.error for name, outcome in zip(names, outcomes, strict=True)}
 
 
 async def create_topics_elsewhere(
-    forwarding: Forwarding, names: Sequence[str]
+    forwarding: Forwarding, topics: Sequence[NewTopic]
 ) -> dict[str, ErrorCode] | None:
     """Have the controller create topics; None if this broker has to do it after all."""
     # On a thread, because the first time it imports the message library.
-    request, read_codes = await asyncio.to_thread(_prepare, names)
+    request, read_codes = await asyncio.to_thread(_prepare, topics)
     answer = await forwarding.ask(request, "")
     return None if answer is None else read_codes(answer)
 
 
-def _prepare(names: Sequence[str]) -> tuple[bytes, Callable[[bytes], dict[str, ErrorCode]]]:
+def _prepare(
+    topics: Sequence[NewTopic],
+) -> tuple[bytes, Callable[[bytes], dict[str, ErrorCode]]]:
     from tidelog.broker import topic_messages  # noqa: PLC0415
 
-    return topic_messages.creation_request(names), topic_messages.creation_codes
+    return topic_messages.creation_request(topics), topic_messages.creation_codes

@@ -5,13 +5,17 @@ Importing this module imports the message library, so it is imported when it is 
 
 from collections.abc import Sequence
 
-from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.create_topics.v7.request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from kio.schema.create_topics.v7.response import CreateTopicsResponse
 from kio.schema.types import TopicName
 from kio.static.primitive import i16, i32
 
 from tidelog.base.errors import ErrorCode
-from tidelog.core.controller.requests import USE_DEFAULT
+from tidelog.core.controller.requests import NewTopic
 from tidelog.wire import messages
 from tidelog.wire.api import ApiKey, decode_response_header
 
@@ -19,18 +23,20 @@ VERSION = 7
 _LENGTH_BYTES = 4
 
 
-def creation_request(names: Sequence[str]) -> bytes:
-    """The request, without its length, for topics with the default settings."""
+def creation_request(topics: Sequence[NewTopic]) -> bytes:
+    """The request, without its length, for topics whose replicas are placed by the controller."""
     request = CreateTopicsRequest(
         topics=tuple(
             CreatableTopic(
-                name=TopicName(name),
-                num_partitions=i32(USE_DEFAULT),
-                replication_factor=i16(USE_DEFAULT),
+                name=TopicName(topic.name),
+                num_partitions=i32(topic.partition_count),
+                replication_factor=i16(topic.replication_factor),
                 assignments=(),
-                configs=(),
+                configs=tuple(
+                    CreatableTopicConfig(name=name, value=value) for name, value in topic.configs
+                ),
             )
-            for name in names
+            for topic in topics
         ),
     )
     return messages.encode_request(request, VERSION, 0, "broker")[_LENGTH_BYTES:]

@@ -1,9 +1,10 @@
 """A world whose cluster is run by a real controller, on a coordinator in memory."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from types import MappingProxyType
 
 from tests.unit.broker.controllers import FlakyTree, controller, serving
 from tests.unit.broker.served import ServedWorld, served_world
@@ -13,11 +14,14 @@ from tidelog.broker.control_requests import ControlRequests
 from tidelog.broker.controlled_brokers import LocalBroker
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.departures import Departures
+from tidelog.broker.handlers.find_coordinator import FindCoordinatorHandler
 from tidelog.broker.handlers.init_producer_id import InitProducerIdHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
+from tidelog.broker.internal_topics import InternalTopics, topic_template
 from tidelog.broker.topic_creation import TopicCreation
 from tidelog.core.controller.changes import Change
 from tidelog.core.controller.image import ClusterImage
+from tidelog.wire.api import ApiKey
 
 DELIVERY_WAIT_MAX_S = 2.0
 
@@ -32,7 +36,16 @@ class ControlledWorld:
         self.requests = AdminRequests(runner)
         self.tree = tree
         self.creation = TopicCreation(
-            self.requests, None, partial(runner.delivered, DELIVERY_WAIT_MAX_S)
+            self.requests,
+            None,
+            partial(runner.delivered, DELIVERY_WAIT_MAX_S),
+            partial(topic_template, served.world.config),
+        )
+        self.find_coordinator = FindCoordinatorHandler(
+            served.world.partitions,
+            InternalTopics(self.creation, served.world.config),
+            served.requests,
+            served.large,
         )
         departures = Departures(asyncio.get_running_loop(), lambda: None)
         departures.joined()
@@ -70,11 +83,19 @@ class ControlledWorld:
 
 
 @asynccontextmanager
-async def controlled_world() -> AsyncIterator[ControlledWorld]:
+async def controlled_world(
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> AsyncIterator[ControlledWorld]:
     tree = FlakyTree()
-    async with served_world() as served:
+    async with served_world(settings=settings) as served:
         controlled = ControlledWorld(served, controller(tree, node_id="1"), tree)
-        served.serve(controlled.metadata, controlled.init_producer_id)
+        served.serve(
+            {
+                ApiKey.METADATA: controlled.metadata,
+                ApiKey.INIT_PRODUCER_ID: controlled.init_producer_id,
+                ApiKey.FIND_COORDINATOR: controlled.find_coordinator,
+            }
+        )
         async with serving(controlled.controller):
             yield controlled
             await asyncio.sleep(0)

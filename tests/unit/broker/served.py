@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 from kio.index import load_response_schema
@@ -21,7 +22,6 @@ from tidelog.broker.dispatch import DirectHandler, Dispatcher
 from tidelog.broker.fetch_reader import FetchReader
 from tidelog.broker.handlers.api_versions import ApiVersionsHandler
 from tidelog.broker.handlers.fetch import FetchHandler
-from tidelog.broker.handlers.find_coordinator import FindCoordinatorHandler
 from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.handlers.produce import ProduceHandler
@@ -96,7 +96,6 @@ class ServedWorld:
         self.direct: dict[ApiKey, DirectHandler] = {
             ApiKey.FETCH: self.fetch,
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(partitions, self.requests, self.large),
-            ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(partitions, self.requests, self.large),
             ApiKey.API_VERSIONS: ApiVersionsHandler(),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(
                 partitions, self.requests, self.large
@@ -138,10 +137,9 @@ class ServedWorld:
             large=self.large,
         )
 
-    def serve(self, metadata: DirectHandler, init_producer_id: DirectHandler) -> None:
-        """Answer what needs a controller, too."""
-        self.direct[ApiKey.METADATA] = metadata
-        self.direct[ApiKey.INIT_PRODUCER_ID] = init_producer_id
+    def serve(self, handlers: Mapping[ApiKey, DirectHandler]) -> None:
+        """Answer these as well, which need more than partitions."""
+        self.direct |= handlers
         self.server.dispatch = self._dispatcher().dispatch
 
     def client(self) -> "Client":
@@ -423,9 +421,10 @@ async def served_world(
     dir_count: int = 1,
     shortcuts: Shortcuts = SHORTCUTS,
     is_rack_aware: bool = False,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncIterator[ServedWorld]:
     async with (
-        broker_world(dir_count=dir_count, shortcuts=shortcuts) as world,
+        broker_world(dir_count=dir_count, shortcuts=shortcuts, settings=settings) as world,
         asyncio.TaskGroup() as tasks,
     ):
         yield ServedWorld(

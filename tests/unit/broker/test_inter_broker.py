@@ -32,6 +32,7 @@ from tidelog.broker.topic_creation import TopicCreation
 from tidelog.core.controller.changes import TopicCreated
 from tidelog.core.controller.image import EMPTY_IMAGE, ClusterImage, PartitionImage, TopicImage
 from tidelog.core.controller.nodes import NO_TOKEN, ControllerClaim
+from tidelog.core.controller.requests import NewTopic
 from tidelog.wire.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from tidelog.wire.api import SUPPORTED, ApiKey
 from tidelog.wire.cluster_states import ControlHeader, TopicStates
@@ -292,7 +293,9 @@ def test_topics_on_first_use_are_made_by_the_controller() -> None:
     async def story() -> None:
         async with two_brokers() as both:
             requests = both.controlled.requests
-            creation = TopicCreation(requests, both.forwarding, _at_once)
+            creation = TopicCreation(
+                requests, both.forwarding, _at_once, lambda name: NewTopic(name=name)
+            )
             assert await creation.create_missing(["t", "not legal"]) == {
                 "not legal": ErrorCode.INVALID_TOPIC_EXCEPTION
             }

@@ -305,9 +305,9 @@ def test_many_things_are_looked_up_while_others_are_served(
     api_key, version, values, module, decode = LOOK_UPS[name]
 
     async def scenario() -> None:
-        async with served_world() as served:
-            served.world.create("t")
-            await until(lambda: len(served.world.partitions))
+        async with controlled_world() as controlled:
+            served = controlled.served
+            await controlled.creation.create_missing(["t"])
             interlude = Interlude(getattr(module, decode))
             monkeypatch.setattr(module, decode, interlude)
             client = served.client()
@@ -327,7 +327,8 @@ def test_nothing_is_looked_up_for_a_client_that_hung_up_in_the_queue(
     decoded: list[object] = []
 
     async def scenario() -> None:
-        async with served_world() as served:
+        async with controlled_world() as controlled:
+            served = controlled.served
             monkeypatch.setattr(module, decode, lambda *arguments: decoded.append(arguments))
             client = served.client()
             memory = served.world.request_memory

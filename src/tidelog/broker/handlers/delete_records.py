@@ -29,7 +29,7 @@ from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import Offset
 from tidelog.broker.dispatch import Postponed, RequestContext
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
-from tidelog.broker.handlers.metadata import INTERNAL_TOPICS
+from tidelog.broker.internal_topics import INTERNAL_TOPICS
 from tidelog.broker.large_requests import in_turns
 from tidelog.config.topic import TopicConfig
 

@@ -33,7 +33,8 @@ from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_BROKER, BrokerId
 from tidelog.broker.dispatch import RequestContext
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
-from tidelog.broker.handlers.metadata import ALL_TOPIC_OPERATIONS, INTERNAL_TOPICS
+from tidelog.broker.handlers.metadata import ALL_TOPIC_OPERATIONS
+from tidelog.broker.internal_topics import INTERNAL_TOPICS
 from tidelog.broker.large_requests import in_turns
 from tidelog.broker.partitions import Partitions
 from tidelog.core.controller.image import ClusterImage, PartitionImage, TopicImage

@@ -17,6 +17,7 @@ from tidelog.base.ids import NO_BROKER, BrokerId
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.departures import Departures
+from tidelog.broker.internal_topics import INTERNAL_TOPICS
 from tidelog.broker.large_requests import LARGE_BYTES, LARGE_COUNT, LargeRequests
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.request_tasks import RequestTasks
@@ -41,7 +42,6 @@ from tidelog.wire.metadata import (
 )
 from tidelog.wire.primitives import NO_UUID
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 # A partition costs a few microseconds.
 _PARTITIONS_PER_PART = 8
 # Versions 10 and 11 have a field for the id of a topic and do not accept one.

@@ -1,0 +1,572 @@
+"""Runs one shard of a coordinator: the machine that belongs to one partition of an internal topic.
+
+From the moment this broker leads the partition until it does not any more:
+
+    LOADING ──▶ the log is read and decoded on the directory's thread, and replayed here in slices,
+                until there is nothing more. Requests are told COORDINATOR_LOAD_IN_PROGRESS.
+    ACTIVE  ──▶ events go to the machine, its writes to the log, its replies to whoever waits:
+
+                ask ──▶ decide ──▶ Write ──▶ append ──▶ ... ──▶ committed
+                              └──▶ Reply ──▶ held behind the last write ──┴──▶ future
+
+    ENDED       the broker does not lead any more: everybody is told NOT_COORDINATOR.
+
+The rules W1-W4 of `core/coordinators.py`, as they look from here:
+
+    W2  Replies are kept with the write that they follow. Also those that follow none, right after
+        loading: what the log ends with may not be committed yet. Who waits for longer than the
+        time-out is told COORDINATOR_NOT_AVAILABLE, and may ask again; what was written stands.
+    W3  A write is refused before it is in the log only if something changed after the look that
+        preceded it (`_refuse_writes`). Then the machine is thrown away and loaded again.
+    W4  A partition that is led anew, in a later epoch, has a new runner.
+
+Time as machines see it goes on evenly, whatever happens to the wall clock: it says what that said
+when loading began, and counts from there. A clock that is set does not end every session.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from itertools import count
+from typing import Generic, NamedTuple, Protocol, TypeVar, assert_never
+
+from tidelog.base.errors import CorruptBatch, DamagedLog, ErrorCode, RequestRefused, StorageError
+from tidelog.base.ids import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+)
+from tidelog.base.ports import Clock
+from tidelog.broker.partition_appends import ACKS_ALL
+from tidelog.broker.partition_runner import PartitionRunner
+from tidelog.core.coordinators import Effects, Perform, Reply, Token, Transactional, Write
+from tidelog.core.partition.leader import PartitionLeader
+from tidelog.records.batch import HEADER_SIZE_BYTES, Codec, iter_headers
+from tidelog.records.control import ControlType, decode_transaction_end
+from tidelog.records.record import Record, decode_records, encode_batch
+from tidelog.storage.log import Log
+from tidelog.wire.produce import PartitionProduceResult
+
+logger = logging.getLogger(__name__)
+
+LOAD_BYTES_MAX = 256 * 1024
+"""Read and decoded at a time: the thread is needed for other things as well."""
+REPLAYED_PER_TURN = 500
+UNWRITABLE_RETRY_S = 0.5
+RECORD_OVERHEAD_BYTES = 32
+"""Lengths, deltas and attributes of a record, at most."""
+
+
+class ShardMachine(Protocol):
+    """What every shard has; its requests are its own."""
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `on_tick` has something to do."""
+        ...
+
+    def on_loaded(self, now_ms: int) -> Effects: ...
+
+    def on_tick(self, now_ms: int) -> Effects: ...
+
+
+S = TypeVar("S", bound=ShardMachine)
+
+
+class ShardKind(Protocol[S]):
+    """What a coordinator knows about its shards: how to make one, and how its records are written.
+
+    `encode` and `decode` hold no state: they are called on threads.
+    """
+
+    @property
+    def codec(self) -> Codec: ...
+
+    def create(self, *, leader_epoch: int, record_max_bytes: int) -> S: ...
+
+    def encode(self, record: object) -> tuple[bytes, bytes | None]: ...
+
+    def decode(self, key: bytes, value: bytes | None) -> object | None:
+        """None for what this version does not know, and skips."""
+        ...
+
+    def replay(self, shard: S, record: object, transactional: Transactional | None) -> None: ...
+
+    def on_transaction_ended(
+        self, shard: S, producer: Transactional, *, is_committed: bool, now_ms: int
+    ) -> Effects:
+        """A marker is in the log. While loading, what it returns is not performed."""
+        ...
+
+    def perform(self, runner: "ShardRunner[S]", deed: object) -> None:
+        """Begin what a machine wants done elsewhere; its outcome comes back by `runner.tell`."""
+        ...
+
+
+class _Ended(NamedTuple):
+    """A marker that was found in the log."""
+
+    producer: Transactional
+    is_committed: bool
+
+
+class _Loaded(NamedTuple):
+    """What a thread read: decoded records and markers, in the order of the log."""
+
+    entries: list[tuple[object, Transactional | None] | _Ended]
+    end_offset: Offset
+
+
+class _Phase(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    ENDED = "ended"
+
+
+class _Held:
+    """A write that is not committed yet, and what is to be said and done after it."""
+
+    __slots__ = ("following", "is_committed", "machine")
+
+    def __init__(self, machine: ShardMachine) -> None:
+        self.machine = machine
+        self.following: list[Reply | Perform] = []
+        self.is_committed = False
+
+
+class ShardRunner(Generic[S]):
+    """One shard, its log and whoever waits for it."""
+
+    def __init__(
+        self,
+        kind: ShardKind[S],
+        partition: PartitionRunner,
+        *,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        tasks: asyncio.TaskGroup,
+        reply_timeout_ms: int,
+    ) -> None:
+        """`reply_timeout_ms`: how long a reply may wait for what it follows to be committed."""
+        self.partition = partition
+        self._kind = kind
+        self._clock = clock
+        self._loop = loop
+        self._tasks = tasks
+        self._reply_timeout_s = reply_timeout_ms / 1000
+        self._leader: PartitionLeader = partition.leading
+        self._phase = _Phase.LOADING
+        self._shard: S | None = None
+        self._tokens = count(1)
+        self._waiting: dict[Token, asyncio.Future[object]] = {}
+        self._held: deque[_Held] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms: int | None = None
+        self._clock_offset_ms = clock.now_ms() - clock.monotonic_ms()
+        self._load()
+
+    @property
+    def is_active(self) -> bool:
+        return self._phase is _Phase.ACTIVE
+
+    @property
+    def now_ms(self) -> int:
+        return self._clock.monotonic_ms() + self._clock_offset_ms
+
+    def ask(
+        self, decide: Callable[[S, Token, int], Effects], *, may_write: bool = True
+    ) -> "asyncio.Future[object]":
+        """Have the machine decide; the future is what it replies, or RequestRefused.
+
+        Who only reads or says that it is alive (`may_write=False`) is heard also while nothing can
+        be written. Whoever stops waiting cancels the future.
+        """
+        waiting: asyncio.Future[object] = self._loop.create_future()
+        refusal = self._refuse_requests(may_write=may_write)
+        if refusal is not None:
+            waiting.set_exception(refusal)
+            return waiting
+        shard = self._active_shard
+        token = Token(next(self._tokens))
+        self._waiting[token] = waiting
+        waiting.add_done_callback(partial(self._on_answered, token))
+        now_ms = self.now_ms
+        try:
+            effects = decide(shard, token, now_ms)
+        except RequestRefused as refused:
+            waiting.set_exception(refused)
+            return waiting
+        self._perform(effects)
+        return waiting
+
+    def _on_answered(self, token: Token, answered: "asyncio.Future[object]") -> None:
+        self._waiting.pop(token, None)
+        if not answered.cancelled():
+            answered.exception()  # Whoever asked may not be there any more to take it.
+
+    def tell(self, decide: Callable[[S, int], Effects]) -> None:
+        """Have the machine know of something that nobody waits for, if it is there to know."""
+        if self._phase is _Phase.ACTIVE:
+            self._perform(decide(self._active_shard, self.now_ms))
+
+    def on_transaction_ended(self, producer: Transactional, *, is_committed: bool) -> None:
+        """A marker was appended. One that comes while loading is found in the log."""
+        if self._phase is _Phase.ACTIVE:
+            effects = self._kind.on_transaction_ended(
+                self._active_shard, producer, is_committed=is_committed, now_ms=self.now_ms
+            )
+            self._perform(effects)
+
+    def end(self) -> None:
+        """This broker does not lead the partition any more. W4"""
+        self._phase = _Phase.ENDED
+        self._forget()
+
+    @property
+    def _active_shard(self) -> S:
+        assert self._shard is not None
+        return self._shard
+
+    # -- refusing --------------------------------------------------------------------------------
+
+    def _refuse_requests(self, *, may_write: bool) -> RequestRefused | None:
+        match self._phase:
+            case _Phase.LOADING:
+                return RequestRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            case _Phase.ENDED:
+                return RequestRefused(ErrorCode.NOT_COORDINATOR)
+            case _Phase.ACTIVE:
+                return self._refuse_writes() if may_write else None
+            case _:
+                assert_never(self._phase)
+
+    def _refuse_writes(self) -> RequestRefused | None:
+        """Why nothing could be written just now, as far as that can be foreseen. W3"""
+        try:
+            self._leader.refuse_before_append(ACKS_ALL)
+        except RequestRefused as refused:
+            return RequestRefused(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"{self.partition.topic_partition}: {refused.message}",
+            )
+        return None
+
+    # -- effects ---------------------------------------------------------------------------------
+
+    def _perform(self, effects: Effects) -> None:
+        for effect in effects:
+            if self._phase is not _Phase.ACTIVE:
+                return  # The write before has failed, or the disk under it.
+            match effect:
+                case Write():
+                    self._write(effect)
+                case Reply(token, answer, is_held=False):
+                    self._reply(token, answer)
+                case Reply() | Perform():
+                    self._after_writes(effect)
+                case _:
+                    assert_never(effect)
+        self._set_timer()
+
+    def _after_writes(self, effect: Reply | Perform) -> None:
+        """Do it once all that was written so far is committed. W2"""
+        if not self._held:
+            self._do(effect)
+            return
+        self._held[-1].following.append(effect)
+        if isinstance(effect, Reply):
+            self._expire_later(effect.token)
+
+    def _do(self, effect: Reply | Perform) -> None:
+        if isinstance(effect, Reply):
+            self._reply(effect.token, effect.answer)
+        else:
+            self._kind.perform(self, effect.deed)
+
+    def _reply(self, token: Token, answer: object) -> None:
+        waiting = self._waiting.get(token)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer)
+
+    def _refuse(self, token: Token, code: ErrorCode) -> None:
+        waiting = self._waiting.get(token)
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(RequestRefused(code))
+
+    def _expire_later(self, token: Token) -> None:
+        timer = self._loop.call_later(
+            self._reply_timeout_s, self._refuse, token, ErrorCode.COORDINATOR_NOT_AVAILABLE
+        )
+        waiting = self._waiting.get(token)
+        if waiting is None or waiting.done():
+            timer.cancel()
+        else:
+            waiting.add_done_callback(lambda _: timer.cancel())
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def _write(self, write: Write) -> None:
+        now_ms = self._clock.now_ms()
+        encoded = [self._kind.encode(record) for record in write.records]
+        for together in _in_batches(encoded, self._batch_max_bytes):
+            if self._phase is not _Phase.ACTIVE:
+                return
+            batch = _batch(together, self._kind.codec, write.transactional, now_ms)
+            held = _Held(self._active_shard)
+            self._held.append(held)
+            result = self.partition.append_own(
+                batch, now_ms=now_ms, settle=partial(self._on_written, held)
+            )
+            if result is not None:
+                self._on_written(held, result)
+
+    @property
+    def _batch_max_bytes(self) -> int:
+        config = self.partition.config
+        return min(config.max_message_bytes, config.segment_bytes)
+
+    def _on_written(self, held: _Held, result: PartitionProduceResult) -> None:
+        """A write is committed, or is not going to be."""
+        if self._phase is not _Phase.ACTIVE or held.machine is not self._shard:
+            return
+        code = ErrorCode(result.error_code)
+        if code is ErrorCode.NONE:
+            held.is_committed = True
+        elif code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+            self._on_too_few_replicas(held)
+            return
+        elif not self._leads:
+            self.end()
+            return
+        else:
+            logger.warning(
+                "coordinator starts again, because it could not write",
+                extra={"partition": self.partition.topic_partition, "reason": code.name},
+            )
+            self._start_again()
+            return
+        self._release()
+
+    def _on_too_few_replicas(self, held: _Held) -> None:
+        """It stands, but on fewer replicas than anybody may be told. What is to be done waits."""
+        if self._phase is not _Phase.ACTIVE or held.machine is not self._shard:
+            return
+        for effect in held.following:
+            if isinstance(effect, Reply):
+                self._refuse(effect.token, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if self._refuse_writes() is None:
+            held.is_committed = True
+            self._release()
+        else:
+            self._loop.call_later(UNWRITABLE_RETRY_S, self._on_too_few_replicas, held)
+
+    def _release(self) -> None:
+        while self._held and self._held[0].is_committed:
+            for effect in self._held.popleft().following:
+                self._do(effect)
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def _set_timer(self) -> None:
+        if self._phase is not _Phase.ACTIVE:
+            return
+        deadline_ms = self._active_shard.next_deadline_ms
+        if deadline_ms == self._timer_ms:
+            return
+        self._cancel_timer()
+        if deadline_ms is not None:
+            self._timer_ms = deadline_ms
+            delay_s = max(0, deadline_ms - self.now_ms) / 1000
+            self._timer = self._loop.call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = self._timer_ms = None
+        if self._phase is not _Phase.ACTIVE:
+            return
+        if self._refuse_writes() is not None:
+            # Whatever is due has to be written down: later, then.
+            self._timer_ms = self._active_shard.next_deadline_ms
+            self._timer = self._loop.call_later(UNWRITABLE_RETRY_S, self._on_timer)
+            return
+        self._perform(self._active_shard.on_tick(self.now_ms))
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._timer_ms = None
+
+    # -- beginning and ending --------------------------------------------------------------------
+
+    def _start_again(self) -> None:
+        """What the machine knows is not what the log says. W3"""
+        self._phase = _Phase.LOADING
+        self._forget()
+        self._load()
+
+    def _forget(self) -> None:
+        self._shard = None
+        self._held.clear()
+        self._cancel_timer()
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(RequestRefused(ErrorCode.NOT_COORDINATOR))
+
+    def _load(self) -> None:
+        shard = self._kind.create(
+            leader_epoch=self._leader.leader_epoch,
+            record_max_bytes=self._batch_max_bytes - HEADER_SIZE_BYTES - RECORD_OVERHEAD_BYTES,
+        )
+        self._shard = shard
+        self._tasks.create_task(self._load_into(shard))
+
+    async def _load_into(self, shard: S) -> None:
+        began_ms = self._clock.monotonic_ms()
+        try:
+            end_offset = await self._replay_log(shard)
+        except (StorageError, CorruptBatch) as error:
+            self._on_unreadable(error)
+            return
+        if end_offset is None or self._shard is not shard:
+            return
+        self._phase = _Phase.ACTIVE
+        logger.info(
+            "coordinator loaded",
+            extra={
+                "partition": self.partition.topic_partition,
+                "end_offset": end_offset,
+                "took_ms": self._clock.monotonic_ms() - began_ms,
+            },
+        )
+        self._hold_until_committed(end_offset)
+        self._perform(shard.on_loaded(self.now_ms))
+
+    def _hold_until_committed(self, end_offset: Offset) -> None:
+        if self._leader.high_watermark >= end_offset:
+            return
+        held = _Held(self._active_shard)
+        self._held.append(held)
+
+        def look() -> None:
+            if (
+                self._phase is _Phase.ACTIVE
+                and held.machine is self._shard
+                and self._leads
+                and self._leader.high_watermark >= end_offset
+            ):
+                held.is_committed = True
+                self._release()
+
+        self.partition.when_committed(end_offset, look)
+
+    async def _replay_log(self, shard: S) -> Offset | None:
+        """Replay all that is in the log; None if this is not to be loaded any more."""
+        partition = self.partition
+        await partition.queue.idle()  # What this wrote before it started again.
+        log = partition.log
+        offset = log.log_start_offset
+        while self._shard is shard and self._leads:
+            if offset >= log.log_end_offset:
+                return offset
+            offset = max(offset, log.log_start_offset)
+            loaded = await partition.log_directory.executor.urgent(
+                _read_entries, log, offset, end_offset=log.log_end_offset, decode=self._kind.decode
+            )
+            offset = loaded.end_offset
+            for number, entry in enumerate(loaded.entries, start=1):
+                if isinstance(entry, _Ended):
+                    self._kind.on_transaction_ended(
+                        shard, entry.producer, is_committed=entry.is_committed, now_ms=self.now_ms
+                    )
+                else:
+                    self._kind.replay(shard, *entry)
+                if number % REPLAYED_PER_TURN == 0:
+                    await asyncio.sleep(0)
+        return None
+
+    @property
+    def _leads(self) -> bool:
+        return self.partition.leader is self._leader and not self.partition.is_offline
+
+    def _on_unreadable(self, error: StorageError | CorruptBatch) -> None:
+        """Nothing can be served: clients are told to wait, an administrator what to do."""
+        logger.error(
+            "coordinator cannot be loaded",
+            extra={"partition": self.partition.topic_partition, "reason": error},
+        )
+        if isinstance(error, StorageError) and not isinstance(error, DamagedLog):
+            self.partition.log_directory.on_failure(error)
+
+
+def _read_entries(
+    log: Log,
+    offset: Offset,
+    *,
+    end_offset: Offset,
+    decode: Callable[[bytes, bytes | None], object | None],
+) -> _Loaded:
+    """On a thread: the next records of the log, decoded."""
+    read = log.read(offset, end_offset=end_offset, max_bytes=LOAD_BYTES_MAX, at_least_one=True)
+    entries: list[tuple[object, Transactional | None] | _Ended] = []
+    view = memoryview(read.data)
+    next_offset = end_offset
+    for position, header in iter_headers(view):
+        next_offset = Offset(header.end_offset)
+        records = decode_records(view[position : position + header.size_bytes])
+        producer = None
+        if header.is_transactional:
+            producer = Transactional(
+                ProducerId(header.producer_id), ProducerEpoch(header.producer_epoch)
+            )
+        for record in records:
+            if record.offset < offset:
+                continue
+            if header.is_control:
+                end = decode_transaction_end(record.key, record.value)
+                if end is not None and producer is not None:
+                    entries.append(_Ended(producer, end.control_type is ControlType.COMMIT))
+            elif record.key is not None:
+                decoded = decode(record.key, record.value)
+                if decoded is not None:
+                    entries.append((decoded, producer))
+    return _Loaded(entries, next_offset)
+
+
+def _in_batches(
+    encoded: list[tuple[bytes, bytes | None]], max_bytes: int
+) -> list[list[tuple[bytes, bytes | None]]]:
+    """The same in as few batches as they fit into, in order."""
+    batches: list[list[tuple[bytes, bytes | None]]] = []
+    room = 0
+    for key, value in encoded:
+        size_bytes = len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
+        if size_bytes > room or not batches:
+            batches.append([])
+            room = max_bytes - HEADER_SIZE_BYTES
+        batches[-1].append((key, value))
+        room -= size_bytes
+    return batches
+
+
+def _batch(
+    encoded: list[tuple[bytes, bytes | None]],
+    codec: Codec,
+    transactional: Transactional | None,
+    now_ms: int,
+) -> bytearray:
+    return encode_batch(
+        [Record(number, now_ms, key, value, ()) for number, (key, value) in enumerate(encoded)],
+        leader_epoch=-1,
+        codec=codec,
+        producer_id=NO_PRODUCER_ID if transactional is None else transactional.producer_id,
+        producer_epoch=NO_PRODUCER_EPOCH if transactional is None else transactional.producer_epoch,
+        base_sequence=NO_SEQUENCE,
+        is_transactional=transactional is not None,
+        is_control=False,
+    )
