@@ -15,7 +15,7 @@ from kio.static.primitive import i32
 from tests.support.kio_codec import example, milliseconds
 from tests.unit.broker.controlled_world import controlled_world
 from tests.unit.broker.controllers import Observer, running
-from tests.unit.broker.served import LIST_OFFSETS_VERSION, Client, served_world
+from tests.unit.broker.served import LIST_OFFSETS_VERSION, Client
 from tests.unit.broker.test_dispatch import with_cold_handler
 from tidelog.base.errors import ErrorCode
 from tidelog.broker.admin_requests import AdminRequests
