@@ -53,7 +53,9 @@ def test_sync_says_so_when_nobody_answers_in_time(broker: BrokerProcess, topic: 
     with Producer(broker.bootstrap, delivery_timeout_ms=3_000) as producer:
         producer.send(topic, b"one")
         broker.pause()
-        with pytest.raises(RequestFailed, match=r"not stored within delivery\.timeout\.ms \(3000\)"):
+        with pytest.raises(
+            RequestFailed, match=r"not stored within delivery\.timeout\.ms \(3000\)"
+        ):
             producer.send(topic, b"two")
         broker.resume()
         assert producer.failed == 1

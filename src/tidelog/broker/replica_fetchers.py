@@ -79,7 +79,7 @@ class ReplicaFetchers:
     def follow(self, follower: FollowerRunner) -> None:
         """Fetch for `follower` from the leader that its machine names."""
         leader = follower.machine.leader
-        number = _share(follower.topic_partition) % self._config.num_replica_fetchers
+        number = self._number_of(follower)
         place = self._places.get(follower)
         if place is not None and (place.leader, place.number) == (leader, number):
             self._fetchers[place].on_leader_epoch(follower)
@@ -120,6 +120,14 @@ class ReplicaFetchers:
             if not follower.is_stopped:
                 self.follow(follower)
 
+    def on_config(self, config: ReplicationConfig) -> None:
+        """With another `num.replica.fetchers`, partitions are shared out among them anew."""
+        self._config = config
+        moved = [one for one, place in self._places.items() if place.number != self._number_of(one)]
+        for follower in moved:
+            if not follower.is_stopped:
+                self.follow(follower)
+
     def stop(self) -> list["asyncio.Task[None]"]:
         """End all; whoever waits for the tasks knows when nothing is appended any more."""
         running = list(self._running.values())
@@ -131,6 +139,9 @@ class ReplicaFetchers:
         self._places.clear()
         self._unplaced.clear()
         return running
+
+    def _number_of(self, follower: FollowerRunner) -> int:
+        return _share(follower.topic_partition) % self._config.num_replica_fetchers
 
     def _put(self, follower: FollowerRunner, place: _Place) -> bool:
         """Fetch for it there; False if nobody knows where the leader listens."""

@@ -308,6 +308,11 @@ class Replicas:
         )
         self._resolved.clear()
         self._reconfigure(image, image.topics)
+        for runner in self._partitions:
+            runner.producers.on_expiration_changed(
+                self._config.transactions.producer_id_expiration_ms
+            )
+        self._fetchers.on_config(self._config.replication)
         for callback in self._on_config:
             callback(self._config)
 

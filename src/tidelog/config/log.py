@@ -42,7 +42,7 @@ class LogConfig:
         "num.recovery.threads.per.data.dir",
         2,
         ConfigType.INT,
-        "Threads per folder that open logs at start and flush them at shutdown.",
+        "Accepted for compatibility: each of log.dirs has two threads, at start as well.",
         minimum=1,
         dynamic=True,
     )

@@ -142,7 +142,7 @@ class NetworkConfig:
         "num.io.threads",
         8,
         ConfigType.INT,
-        "Threads for work that waits for the disk, such as flushing, rolling and cold reads.",
+        "Accepted for compatibility: each of log.dirs has two threads for what waits for the disk.",
         minimum=1,
         dynamic=True,
     )
@@ -150,7 +150,7 @@ class NetworkConfig:
         "background.threads",
         10,
         ConfigType.INT,
-        "Accepted for compatibility: background work shares the threads of num.io.threads.",
+        "Accepted for compatibility: each of log.dirs has a thread for work that nobody waits for.",
         minimum=1,
         dynamic=True,
     )

@@ -22,7 +22,7 @@ from tests.unit.broker.stepped_executor import URGENT
 from tests.unit.broker.world import BROKER, OTHER, World, replicated
 from tidelog.base.ids import BrokerId
 from tidelog.broker.replica_fetcher import LULLS
-from tidelog.core.controller.changes import PartitionChanged
+from tidelog.core.controller.changes import BrokerConfigChanged, PartitionChanged
 from tidelog.core.sessions import FetchSessionCache, Opened
 
 ONE_RECORD_BYTES = len(records(1, offset=0, epoch=3))
@@ -305,3 +305,28 @@ async def test_a_partition_that_was_moved_away_is_followed_no_more() -> None:
         world.decide(PartitionChanged("t", 0, moved))
         await world.settle()
         assert leader.far.connection.is_closed
+
+
+@in_virtual_time
+async def test_more_fetchers_share_the_partitions_while_the_broker_runs() -> None:
+    """P1: `num.replica.fetchers` is dynamic, for all brokers or for one."""
+    async with followed(2) as (world, leader):
+        assert named(await leader.asked_once()) == {0: 0, 1: 0}
+        first = leader.far.connection
+        world.decide(BrokerConfigChanged(None, {"num.replica.fetchers": "2"}))
+        asked = await leader.asked()
+        assert len(leader.far.connections) == 2
+        (moved,) = [one for one in leader.unanswered if one.connection is not first]
+        assert len(named(moved.request)) == 1
+        assert moved.request in asked
+        world.decide(BrokerConfigChanged(BROKER, {"num.replica.fetchers": "1"}))
+        await leader.asked()
+        assert [one.is_closed for one in leader.far.connections] == [False, True]
+
+
+@in_virtual_time
+async def test_a_setting_that_is_none_of_theirs_leaves_fetchers_alone() -> None:
+    async with followed(2) as (world, leader):
+        await leader.asked_once()
+        world.decide(BrokerConfigChanged(None, {"log.retention.ms": "1234"}))
+        assert await leader.asked() == []

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.batches import plain_batch
+from tests.support.batches import idempotent_batch, plain_batch
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.stepped_executor import BACKGROUND, URGENT
-from tests.unit.broker.world import World, broker_world, process_killed, topic_partition
+from tests.unit.broker.world import BROKER, World, broker_world, process_killed, topic_partition
 from tidelog.base.errors import ConfigError, ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import Offset, TopicId
+from tidelog.core.controller.changes import BrokerConfigChanged
 
 BOTH = (URGENT, BACKGROUND)
 
@@ -124,6 +125,23 @@ async def test_settings_altered_while_a_partition_is_being_opened_count() -> Non
         await world.replicas.settled()
         assert world.runner("t").config.retention_ms == 1234
         assert world.runner("t").log.config.retention_ms == 1234
+
+
+@in_virtual_time
+async def test_producers_are_forgotten_by_the_setting_in_force() -> None:
+    """P1: `producer.id.expiration.ms` is dynamic, also for partitions that are open."""
+    async with broker_world() as world:
+        world.create("t")
+        await world.settle()
+        world.produce("t", idempotent_batch(1, producer_id=7, base_sequence=0))
+        now_ms = world.clock.now_ms()
+        producers = world.runner("t").producers
+        assert producers.on_tick(now_ms + 5_000) == 0
+        world.decide(BrokerConfigChanged(None, {"producer.id.expiration.ms": "1000"}))
+        world.decide(BrokerConfigChanged(BROKER, {"producer.id.expiration.ms": "4000"}))
+        assert producers.on_tick(now_ms + 3_000) == 0
+        world.decide(BrokerConfigChanged(BROKER, {}))
+        assert producers.on_tick(now_ms + 3_000) == 1
 
 
 @in_virtual_time

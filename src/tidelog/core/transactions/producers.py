@@ -115,6 +115,11 @@ class ProducerStates:
         else:
             self._remember(header, Offset(header.base_offset), header.max_timestamp_ms)
 
+    def on_expiration_changed(self, producer_id_expiration_ms: int) -> None:
+        """From the next tick on, producers are remembered for this long (Q7)."""
+        assert producer_id_expiration_ms > 0
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+
     def on_tick(self, now_ms: int) -> int:
         """Forget producers that have been silent too long (Q7). Returns how many."""
         expired = [
