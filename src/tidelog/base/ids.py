@@ -33,3 +33,10 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition by the id of its topic: a topic that is deleted and created again has another."""
+
+    topic_id: TopicId
+    partition: int

@@ -1,0 +1,1 @@
+"""Groups of consumers: who reads which partitions, and how far they have got."""
