@@ -59,6 +59,18 @@ class Deadlines(Generic[K]):
             del self._times[name]
             names.append(name)
 
+    def first_due(self, now_ms: int) -> K | None:
+        """Take out the earliest name that is due by `now_ms`, if any is.
+
+        For machines in which what is due first may cancel what is due next.
+        """
+        self._drop_replaced()
+        if not self._heap or self._heap[0][0] > now_ms:
+            return None
+        name = heappop(self._heap)[2]
+        del self._times[name]
+        return name
+
     def _drop_replaced(self) -> None:
         heap = self._heap
         while heap and self._times.get(heap[0][2]) != heap[0][:2]:

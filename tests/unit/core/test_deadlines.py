@@ -39,3 +39,15 @@ def test_setting_again_and_again_keeps_the_heap_small() -> None:
     for time_ms in range(10_000):
         deadlines.set(time_ms % 10, time_ms)
     assert len(deadlines._heap) <= 2 * 10 + 16
+
+
+def test_names_that_are_due_are_taken_one_by_one() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.set("second", 20)
+    deadlines.set("first", 10)
+    deadlines.set("third", 30)
+    assert deadlines.first_due(9) is None
+    assert deadlines.first_due(25) == "first"
+    deadlines.cancel("second")
+    assert deadlines.first_due(25) is None
+    assert deadlines.next_ms == 30

@@ -1,0 +1,62 @@
+"""What the groups of one shard share: the time, their timers, and what they have decided so far.
+
+A shard sets the time and hands an event to a group. The group answers and writes here, and the
+shard takes out what came together (`take_effects`).
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from tidelog.config.groups import GroupsConfig
+from tidelog.core.coordinators import Effect, Effects, Reply, Token, Transactional, Write
+from tidelog.core.deadlines import Deadlines
+
+
+class Timer(Enum):
+    """What is due for a group, or for one of its members."""
+
+    JOIN = "the members have had their time to join"
+    SYNC = "the members have had their time to ask for their assignment"
+    SESSION = "a member has not been heard of"
+    PENDING = "a member that was given its id has not come back with it"
+    REVOCATION = "a member of a consumer group has not given up what it should"
+
+
+class TimerName(NamedTuple):
+    """Whose time is up; `member_id` is empty if it is the group's."""
+
+    group_id: str
+    timer: Timer
+    member_id: str = ""
+
+
+class GroupContext:
+    """One per shard. `now_ms` is the time of the event that is being decided."""
+
+    __slots__ = ("_effects", "config", "now_ms", "record_max_bytes", "timers")
+
+    def __init__(self, *, config: GroupsConfig, record_max_bytes: int) -> None:
+        self.config = config
+        self.record_max_bytes = record_max_bytes
+        self.now_ms = 0
+        self.timers: Deadlines[TimerName] = Deadlines()
+        self._effects: list[Effect] = []
+
+    def write(self, *records: object, transactional: Transactional | None = None) -> None:
+        """Say in the log what has been decided."""
+        if records:
+            self._effects.append(Write(records, transactional))
+
+    def reply(self, token: Token, answer: object, *, is_held: bool = True) -> None:
+        """Answer a request, once all that was written up to here is committed. W2"""
+        self._effects.append(Reply(token, answer, is_held))
+
+    def set_timer(self, name: TimerName, delay_ms: int) -> None:
+        """`name` is due in `delay_ms`, and not at any time that was set before."""
+        self.timers.set(name, self.now_ms + delay_ms)
+
+    def take_effects(self) -> Effects:
+        """Everything decided since the last time."""
+        effects = tuple(self._effects)
+        self._effects.clear()
+        return effects

@@ -1,0 +1,371 @@
+"""The groups of one partition of `__consumer_offsets`: who leads the partition, coordinates them.
+
+A shard finds the group that is meant and lets it decide (`group.py`). What is common to groups of
+all types is here: their offsets, how groups come to be and end.
+
+Rules, Kafka's:
+
+    S1  A group comes to be when somebody without an id joins, or when offsets are committed by who
+        claims no membership. Any other request about a group that is not here names an unknown one.
+    S2  A group without members and offsets, none of them pending either, is forgotten at the next
+        clean-up, every `offsets.retention.check.interval.ms`. Clean-up visits a number of groups in
+        one go, so that a shard with many of them stays fast.
+    S3  The offsets of a deleted topic are deleted. One of the same name begins without.
+    S4  Deleting a group deletes its offsets too, and needs a group without members.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from tidelog.base.errors import ErrorCode, RequestRefused
+from tidelog.base.ids import ProducerId, TopicPartition
+from tidelog.config.groups import GroupsConfig
+from tidelog.core.coordinators import Effects, Token, Transactional
+from tidelog.core.groups.classic_group import ClassicGroup
+from tidelog.core.groups.context import GroupContext
+from tidelog.core.groups.group import Group
+from tidelog.core.groups.offsets import Offsets
+from tidelog.core.groups.requests import (
+    NO_MEMBER_ID,
+    CommitRequest,
+    FetchedOffset,
+    FetchRequest,
+    HeartbeatRequest,
+    JoinRequest,
+    LeavingMember,
+    PartitionCommit,
+    SyncRequest,
+)
+from tidelog.records.groups import GroupMetadataRecord, GroupRecord, OffsetCommitRecord
+
+GROUPS_PER_CLEAN_UP: Final = 200
+_MINUTE_MS: Final = 60_000
+
+
+class GroupShard:
+    """Hosts groups by id. One event at a time; see `core/coordinators.py` for what it promises."""
+
+    __slots__ = ("_clean_up_ms", "_context", "_groups", "_offsets", "_to_clean_up")
+
+    def __init__(self, *, config: GroupsConfig, record_max_bytes: int) -> None:
+        self._context = GroupContext(config=config, record_max_bytes=record_max_bytes)
+        self._groups: dict[str, Group] = {}
+        self._offsets = Offsets()
+        self._clean_up_ms: int | None = None
+        self._to_clean_up: list[str] = []
+
+    # Loading
+
+    def replay(self, record: GroupRecord) -> None:
+        """A record that counts."""
+        match record:
+            case OffsetCommitRecord():
+                if record.value is not None:
+                    self._get_or_create(record.group_id)
+                self._offsets.apply(record)
+            case GroupMetadataRecord():
+                self._replay_classic(record)
+
+    def _replay_classic(self, record: GroupMetadataRecord) -> None:
+        group_id = record.group_id
+        if record.value is not None:
+            group = ClassicGroup.from_record(group_id, record.value, self._context)
+            self._groups[group_id] = group
+        elif isinstance(self._groups.get(group_id), ClassicGroup):
+            del self._groups[group_id]
+
+    def replay_transactional(self, record: GroupRecord, producer_id: ProducerId) -> None:
+        """A record that counts if its producer's transaction is committed: offsets alone do."""
+        if isinstance(record, OffsetCommitRecord) and record.value is not None:
+            self._get_or_create(record.group_id)
+            self._offsets.apply_pending(record, producer_id)
+
+    def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
+        """The end of a producer's transaction."""
+        self._offsets.apply_marker(producer_id, is_commit=is_commit)
+
+    def on_loaded(self, now_ms: int) -> Effects:
+        """All there was to replay has been replayed: sessions begin."""
+        self._context.now_ms = now_ms
+        self._clean_up_ms = now_ms + self._context.config.offsets_retention_check_interval_ms
+        for group in tuple(self._groups.values()):
+            group.on_loaded()
+        return self._context.take_effects()
+
+    # Time
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `on_tick` has something to do."""
+        times = (self._clean_up_ms, self._context.timers.next_ms)
+        return min((time_ms for time_ms in times if time_ms is not None), default=None)
+
+    def on_tick(self, now_ms: int) -> Effects:
+        """Everything that is due by now."""
+        self._context.now_ms = now_ms
+        while (name := self._context.timers.first_due(now_ms)) is not None:
+            self._groups[name.group_id].on_timer(name)
+        if self._clean_up_ms is not None and now_ms >= self._clean_up_ms:
+            self._clean_up()
+        return self._context.take_effects()
+
+    def _clean_up(self) -> None:
+        if not self._to_clean_up:
+            self._to_clean_up = [*self._groups]
+        for group_id in self._to_clean_up[-GROUPS_PER_CLEAN_UP:]:
+            self._clean_up_group(group_id)
+        del self._to_clean_up[-GROUPS_PER_CLEAN_UP:]
+        interval_ms = self._context.config.offsets_retention_check_interval_ms
+        self._clean_up_ms = self._context.now_ms + (0 if self._to_clean_up else interval_ms)
+
+    def _clean_up_group(self, group_id: str) -> None:
+        """S2"""
+        group = self._groups.get(group_id)
+        if group is None:
+            return
+        self._expire_offsets(group)
+        if group.is_empty and not self._offsets.has_any(group_id):
+            self._context.write(*group.tombstones())
+            self._drop(group)
+
+    def _expire_offsets(self, group: Group) -> None:
+        age_base = group.offset_age_base()
+        if age_base is None:
+            return
+        expired = self._offsets.expired(
+            group.group_id,
+            age_base,
+            now_ms=self._context.now_ms,
+            retention_ms=self._context.config.offsets_retention_minutes * _MINUTE_MS,
+        )
+        unwanted = [partition for partition in expired if not group.is_subscribed(partition.topic)]
+        self._write_tombstones(list(self._offsets.tombstones(group.group_id, unwanted)))
+
+    # Classic members
+
+    def on_join(self, request: JoinRequest, token: Token, now_ms: int) -> Effects:
+        """Replies with a JoinAnswer, maybe much later."""
+        self._context.now_ms = now_ms
+        config = self._context.config
+        shortest_ms, longest_ms = (
+            config.group_min_session_timeout_ms,
+            config.group_max_session_timeout_ms,
+        )
+        if not shortest_ms <= request.session_timeout_ms <= longest_ms:
+            raise RequestRefused(ErrorCode.INVALID_SESSION_TIMEOUT)
+        group = self._groups.get(request.group_id)
+        if group is None:
+            self._join_new_group(request, token)
+        elif isinstance(group, ClassicGroup):
+            group.on_join(request, token)
+        else:
+            raise RequestRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return self._context.take_effects()
+
+    def _join_new_group(self, request: JoinRequest, token: Token) -> None:
+        """S1"""
+        if request.member_id != NO_MEMBER_ID:
+            raise RequestRefused(ErrorCode.UNKNOWN_MEMBER_ID)
+        group = ClassicGroup(request.group_id, self._context)
+        group.require_protocols(request)
+        group.write_created()
+        group.on_join(request, token)
+        self._groups[request.group_id] = group
+
+    def on_sync(self, request: SyncRequest, token: Token, now_ms: int) -> Effects:
+        """Replies with a SyncAnswer, maybe later."""
+        self._context.now_ms = now_ms
+        self._required_classic(request.group_id).on_sync(request, token)
+        return self._context.take_effects()
+
+    def on_heartbeat(self, request: HeartbeatRequest, token: Token, now_ms: int) -> Effects:
+        """Replies with an ErrorCode."""
+        self._context.now_ms = now_ms
+        self._required_classic(request.group_id).on_heartbeat(request, token)
+        return self._context.take_effects()
+
+    def on_leave(
+        self, group_id: str, leaving: tuple[LeavingMember, ...], token: Token, now_ms: int
+    ) -> Effects:
+        """Replies with one MemberLeft for each."""
+        self._context.now_ms = now_ms
+        self._required_classic(group_id).on_leave(leaving, token)
+        return self._context.take_effects()
+
+    def _required_classic(self, group_id: str) -> ClassicGroup:
+        group = self._groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            raise RequestRefused(ErrorCode.UNKNOWN_MEMBER_ID)
+        return group
+
+    # Offsets
+
+    def on_commit(self, request: CommitRequest, token: Token, now_ms: int) -> Effects:
+        """Replies with one ErrorCode for each partition, in order."""
+        self._context.now_ms = now_ms
+        group = self._group_of_commit(request, is_transactional=False)
+        group.on_committed(request.committer)
+        codes = [self._judge(commit) for commit in request.offsets]
+        records = _accepted(request, codes)
+        self._context.write(*records)
+        for record in records:
+            self._offsets.apply(record)
+        self._context.reply(token, codes)
+        return self._context.take_effects()
+
+    def on_transactional_commit(
+        self, request: CommitRequest, transactional: Transactional, token: Token, now_ms: int
+    ) -> Effects:
+        """Like `on_commit`; what was committed is pending until the marker (D3)."""
+        self._context.now_ms = now_ms
+        self._group_of_commit(request, is_transactional=True)
+        codes = [self._judge(commit) for commit in request.offsets]
+        records = _accepted(request, codes)
+        self._context.write(*records, transactional=transactional)
+        for record in records:
+            self._offsets.apply_pending(record, transactional.producer_id)
+        self._context.reply(token, codes)
+        return self._context.take_effects()
+
+    def on_marker(self, producer_id: ProducerId, *, is_commit: bool) -> Effects:
+        """A transaction's marker was appended to the log."""
+        self._offsets.apply_marker(producer_id, is_commit=is_commit)
+        return self._context.take_effects()
+
+    def _group_of_commit(self, request: CommitRequest, *, is_transactional: bool) -> Group:
+        group = self._groups.get(request.group_id)
+        if group is None:
+            if request.committer.generation_or_member_epoch >= 0:
+                raise RequestRefused(request.unknown_group)
+            return self._get_or_create(request.group_id)  # S1
+        group.require_commit(request.committer, is_transactional=is_transactional)
+        return group
+
+    def _judge(self, commit: PartitionCommit) -> ErrorCode:
+        if len(commit.value.metadata) > self._context.config.offset_metadata_max_bytes:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return ErrorCode.NONE
+
+    def on_fetch(self, request: FetchRequest, token: Token, now_ms: int) -> Effects:
+        """Replies with one FetchedOffset for each partition."""
+        self._context.now_ms = now_ms
+        group = self._groups.get(request.group_id)
+        partitions = request.partitions
+        if group is not None:
+            group.require_fetch(request.committer)
+        if partitions is None:
+            partitions = self._offsets.partitions(request.group_id)
+        self._context.reply(token, [self._fetched(request, partition) for partition in partitions])
+        return self._context.take_effects()
+
+    def _fetched(self, request: FetchRequest, partition: TopicPartition) -> FetchedOffset:
+        group_id = request.group_id
+        if request.requires_stable and self._offsets.has_pending(group_id, partition):
+            return FetchedOffset(partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        value = self._offsets.committed(group_id, partition)
+        return FetchedOffset(partition, value, ErrorCode.NONE)
+
+    def on_delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition], token: Token, now_ms: int
+    ) -> Effects:
+        """Replies with one ErrorCode for each partition, in order."""
+        self._context.now_ms = now_ms
+        group = self._required_group(group_id)
+        group.require_offset_deletion()
+        codes = [
+            ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            if group.is_subscribed(partition.topic)
+            else ErrorCode.NONE
+            for partition in partitions
+        ]
+        free = [
+            partition
+            for partition, code in zip(partitions, codes, strict=True)
+            if code is ErrorCode.NONE
+        ]
+        self._write_tombstones(list(self._offsets.tombstones(group_id, dict.fromkeys(free))))
+        self._context.reply(token, codes)
+        return self._context.take_effects()
+
+    def on_topics_deleted(self, topics: Collection[str], now_ms: int) -> Effects:
+        """S3"""
+        self._context.now_ms = now_ms
+        for group_id in self._offsets.groups():
+            self._write_tombstones(
+                [
+                    record
+                    for record in self._offsets.all_tombstones(group_id)
+                    if record.partition.topic in topics
+                ]
+            )
+        return self._context.take_effects()
+
+    def _write_tombstones(self, records: list[OffsetCommitRecord]) -> None:
+        self._context.write(*records)
+        for record in records:
+            self._offsets.apply(record)
+
+    # Groups
+
+    def on_list(
+        self, states: Collection[str], types: Collection[str], token: Token, now_ms: int
+    ) -> Effects:
+        """Replies with a GroupListing for each group in one of `states` and of one of `types`.
+
+        An empty collection stands for all of them; case does not matter.
+        """
+        self._context.now_ms = now_ms
+        wanted_states = {state.lower() for state in states}
+        wanted_types = {group_type.lower() for group_type in types}
+        listings = [
+            listing
+            for listing in (group.listing() for group in self._groups.values())
+            if (not wanted_states or listing.state.lower() in wanted_states)
+            and (not wanted_types or listing.group_type in wanted_types)
+        ]
+        self._context.reply(token, listings)
+        return self._context.take_effects()
+
+    def on_describe(self, group_id: str, token: Token, now_ms: int) -> Effects:
+        """Replies with a ClassicDescription, or None if there is no such classic group."""
+        self._context.now_ms = now_ms
+        group = self._groups.get(group_id)
+        described = group.describe() if isinstance(group, ClassicGroup) else None
+        self._context.reply(token, described)
+        return self._context.take_effects()
+
+    def on_delete(self, group_id: str, token: Token, now_ms: int) -> Effects:
+        """S4. Replies with ErrorCode.NONE."""
+        self._context.now_ms = now_ms
+        group = self._required_group(group_id)
+        group.require_deletion()
+        self._write_tombstones(self._offsets.all_tombstones(group_id))
+        self._context.write(*group.tombstones())
+        self._drop(group)
+        self._context.reply(token, ErrorCode.NONE)
+        return self._context.take_effects()
+
+    def _required_group(self, group_id: str) -> Group:
+        group = self._groups.get(group_id)
+        if group is None:
+            raise RequestRefused(ErrorCode.GROUP_ID_NOT_FOUND)
+        return group
+
+    def _get_or_create(self, group_id: str) -> Group:
+        """A group that keeps offsets need be nothing else, and is not written before it is more."""
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = ClassicGroup(group_id, self._context)
+        return group
+
+    def _drop(self, group: Group) -> None:
+        group.on_removed()
+        del self._groups[group.group_id]
+
+
+def _accepted(request: CommitRequest, codes: Sequence[ErrorCode]) -> list[OffsetCommitRecord]:
+    return [
+        OffsetCommitRecord(request.group_id, commit.partition, commit.value)
+        for commit, code in zip(request.offsets, codes, strict=True)
+        if code is ErrorCode.NONE
+    ]
