@@ -6,7 +6,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := constraints.txt
-MANIFESTS := pyproject.toml $(CONSTRAINTS) hatch_build.py $(wildcard src/tidelog/broker/_shortcuts*.p[yx][xi])
+MANIFESTS := pyproject.toml $(CONSTRAINTS) hatch_build.py \
+	$(wildcard src/tidelog/broker/_shortcuts*.p[yx][xi] src/tidelog/records/_ids*.p[yx][xi])
 SOURCES := $(wildcard src tests benchmarks scripts examples hatch_build.py)
 
 # The first of these that is new enough; `make PYTHON=/path/to/python` decides otherwise.

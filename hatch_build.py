@@ -2,7 +2,8 @@
 
 Without a compiler, or with TIDELOG_PURE_PYTHON set, the package is Python alone and does the same,
 slower. An editable installation gets the compiled file next to its source; it states the checksum
-of that source, and one that has become stale is not used (`tidelog/broker/shortcuts.py`).
+of that source, and one that has become stale is not used (`tidelog/broker/shortcuts.py`,
+`tidelog/records/compiled.py`).
 """
 
 import os
@@ -15,9 +16,11 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULE = "tidelog.broker._shortcuts"
-SOURCE = Path("src/tidelog/broker/_shortcuts.pyx")
-"""It includes the `.pxi` files beside it."""
+SOURCES = (
+    Path("src/tidelog/broker/_shortcuts.pyx"),
+    Path("src/tidelog/records/_ids.pyx"),
+)
+"""Each includes the `.pxi` files beside it whose names begin like its own."""
 
 
 class CompileHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -28,20 +31,21 @@ class CompileHook(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel" or os.environ.get("TIDELOG_PURE_PYTHON"):
             return
-        source = Path(self.root) / SOURCE
         # Kept until the process ends: the wheel is put together after this returns.
         self._folder = tempfile.TemporaryDirectory(prefix="tidelog-build-")
-        try:
-            compiled = _compile(source, Path(self._folder.name))
-        except Exception as error:  # noqa: BLE001 - whatever a tool chain may come up with
-            print(f"tidelog goes without its compiled part: {error}", file=sys.stderr)  # noqa: T201
-            return
-        if version == "editable":
-            put_in_place(compiled, source.parent)
-            return
-        build_data["pure_python"] = False
-        build_data["infer_tag"] = True
-        build_data["force_include"][str(compiled)] = f"tidelog/broker/{compiled.name}"
+        for source in SOURCES:
+            try:
+                compiled = _compile(Path(self.root) / source, Path(self._folder.name))
+            except Exception as error:  # noqa: BLE001 - whatever a tool chain may come up with
+                print(f"tidelog goes without {source.stem}: {error}", file=sys.stderr)  # noqa: T201
+                continue
+            if version == "editable":
+                put_in_place(compiled, (Path(self.root) / source).parent)
+                continue
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
+            inside = source.parent.relative_to("src") / compiled.name
+            build_data["force_include"][str(compiled)] = str(inside)
 
 
 def put_in_place(compiled: Path, folder: Path) -> None:
@@ -53,6 +57,8 @@ def put_in_place(compiled: Path, folder: Path) -> None:
 
 def _compile(source: Path, folder: Path) -> Path:
     """The extension module that `source` makes."""
+    folder = folder / source.stem
+    folder.mkdir()
     # Not needed, and perhaps not there, where nothing is compiled.
     from Cython.Build import cythonize  # noqa: PLC0415
     from setuptools import Distribution, Extension  # noqa: PLC0415
@@ -64,7 +70,7 @@ def _compile(source: Path, folder: Path) -> Path:
     copy = folder / source.name
     macros = [("SOURCE_CHECKSUM", f"{checksum}u")]
     extension = Extension(
-        MODULE, [str(copy)], define_macros=macros, extra_compile_args=["-O2", "-g0"]
+        _module_name(source), [str(copy)], define_macros=macros, extra_compile_args=["-O2", "-g0"]
     )
     distribution = Distribution({"ext_modules": cythonize([extension], quiet=True)})  # type: ignore[no-untyped-call]
     command = distribution.get_command_obj("build_ext")
@@ -73,3 +79,8 @@ def _compile(source: Path, folder: Path) -> Path:
     command.ensure_finalized()
     command.run()
     return Path(command.get_outputs()[0])
+
+
+def _module_name(source: Path) -> str:
+    package = source.with_suffix("").parts
+    return ".".join(package[package.index("tidelog") :])

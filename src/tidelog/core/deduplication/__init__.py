@@ -1,0 +1,1 @@
+"""Records that were sent before (D5)."""

@@ -1,0 +1,201 @@
+"""Which records of a batch were sent before (D5): a question that the log alone answers.
+
+An index is told every batch of a log in order, and is then asked about batches that want to be
+appended. What it says depends on nothing but those batches, so whoever has the same log decides
+alike: a new leader, a restarted one.
+
+    log time     the largest timestamp of any batch so far; it never goes back
+    seen at      the log time when a record was appended
+    duplicate    the timestamp of its batch - seen at < window
+    forgotten    log time - seen at >= window + grace, or `ids_max` others were stored after it
+
+The grace keeps one producer's wrong clock from closing everybody's window: a batch from the future
+moves the log time, but the timestamps of the others' batches are compared with what they were.
+
+Rules:
+
+    G1  A record is dropped if its id was seen within the window in this log, not below its start,
+        and is not part of an aborted transaction; or stands in the same batch before it.
+    G2  A record without an id is never dropped.
+    G3  An id in an open transaction counts for that producer. To others it is undecided: the batch
+        is refused with a code that makes clients try again, and nothing of it is stored.
+    G4  A commit makes the ids of a transaction count from when they were appended; an abort takes
+        them back.
+    G5  What the index holds is bounded by `ids_max`; the oldest go first.
+    G6  The answer is a function of the batches that it was told, in their order, since the oldest
+        that is not forgotten.
+
+Invariants:
+
+    I1  `end_offset` is the end of the last batch that it was told
+    I2  numbers in `_pending` are of entries that were added as pending, and not settled
+
+Not here: reading the log (`storage/ids_file.py`), rewriting batches (`records/ids.py`), waiting
+until a first copy is committed (`broker/deduplication.py`).
+"""
+
+from typing import NamedTuple
+
+from tidelog.base.errors import ErrorCode, RequestRefused
+from tidelog.base.ids import NO_PRODUCER_ID, NO_TIMESTAMP, Offset
+from tidelog.records.digest import BatchDigest, BatchKind
+from tidelog.records.id_table import Found, new_table, repeated
+from tidelog.records.ids import ENTRY
+
+GRACE_MAX_MS = 3_600_000
+FOREVER_MS = 2**62
+
+
+class Duplicates(NamedTuple):
+    """The records of a batch that are to be dropped, by ascending offset delta."""
+
+    deltas: tuple[int, ...]
+    offsets: tuple[Offset | None, ...]
+    """Of their first copies; None: it is in the same batch, and kept."""
+
+    @property
+    def end_offset(self) -> Offset:
+        """What has to be committed before the drop may be acknowledged."""
+        return Offset(max((offset or 0) for offset in self.offsets) + 1)
+
+
+class IdIndex:
+    """The ids that one partition's log has seen within the window."""
+
+    __slots__ = (
+        "_forgotten_early",
+        "_grace_ms",
+        "_ids_max",
+        "_pending",
+        "_table",
+        "_window_ms",
+        "end_offset",
+        "log_time_ms",
+    )
+
+    def __init__(
+        self, *, window_ms: int, ids_max: int, start_offset: Offset, log_time_ms: int
+    ) -> None:
+        """As of `start_offset`: what is before is told by `log_time_ms`, and forgotten."""
+        assert window_ms > 0
+        assert ids_max > 0
+        self._window_ms = window_ms
+        self._grace_ms = grace_ms(window_ms)
+        self._ids_max = ids_max
+        self._table = new_table()
+        # Of each producer with an open transaction, the entries it added: (first number, count).
+        self._pending: dict[int, list[tuple[int, int]]] = {}
+        self._forgotten_early = 0
+        self.end_offset = start_offset
+        self.log_time_ms = log_time_ms
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._table.size_bytes
+
+    @property
+    def forgotten_early(self) -> int:
+        """How many ids went because of `ids_max`, whose window had not passed (G5)."""
+        return self._forgotten_early
+
+    def judge(
+        self,
+        entries: bytes,
+        *,
+        timestamp_ms: int,
+        producer_id: int,
+        log_start_offset: Offset,
+    ) -> Duplicates | None:
+        """Which records of a batch with these ids are duplicates; None if none is.
+
+        `producer_id` is that of a transactional batch, else NO_PRODUCER_ID. Raises RequestRefused
+        if that is not decided yet (G3). Changes nothing.
+        """
+        if not entries:
+            return None  # G2
+        known = self._table.find(entries, timestamp_ms - self._window_ms, log_start_offset)
+        within = repeated(entries)
+        if known is None and within is None:
+            return None
+        first_offsets: dict[int, Offset | None] = {}
+        for found in (Found(*one) for one in known or ()):
+            if found.is_pending:
+                self._refuse_undecided(found, producer_id)
+            first_offsets[found.place] = Offset(found.offset)
+        for place, first in within or ():
+            first_offsets.setdefault(place, first_offsets.get(first))
+        places = sorted(first_offsets)
+        return Duplicates(
+            tuple(_delta(entries, place) for place in places),
+            tuple(first_offsets[place] for place in places),
+        )
+
+    def _refuse_undecided(self, found: Found, producer_id: int) -> None:
+        holder = self._holder(found.number)
+        if holder == producer_id and producer_id != NO_PRODUCER_ID:
+            return
+        raise RequestRefused(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"a record's id is in an open transaction of producer {holder}, at offset "
+            f"{found.offset}: whether it is a duplicate is known when that ends",
+        )  # G3
+
+    def _holder(self, number: int) -> int:
+        for producer_id, ranges in self._pending.items():
+            for first, count in ranges:
+                if first <= number < first + count:
+                    return producer_id
+        raise AssertionError(f"nobody's entry {number} is pending")  # I2
+
+    def on_batch(self, digest: BatchDigest) -> None:
+        """The log has this batch next, whoever wrote it."""
+        assert digest.base_offset >= self.end_offset, (digest, self.end_offset)
+        self.end_offset = Offset(digest.last_offset + 1)  # I1
+        match digest.kind:
+            case BatchKind.COMMIT:
+                self._settle(digest.producer_id, is_committed=True)
+            case BatchKind.ABORT:
+                self._settle(digest.producer_id, is_committed=False)
+            case BatchKind.OTHER:
+                pass
+            case BatchKind.PLAIN | BatchKind.TRANSACTIONAL:
+                self._add(digest)
+
+    def _add(self, digest: BatchDigest) -> None:
+        self.log_time_ms = max(self.log_time_ms, digest.max_timestamp_ms)
+        if digest.entries:
+            is_pending = digest.kind is BatchKind.TRANSACTIONAL
+            first = self._table.add(
+                digest.entries, digest.base_offset, self.log_time_ms, is_pending
+            )
+            if is_pending:
+                added = (first, len(digest.entries) // ENTRY.size)
+                self._pending.setdefault(digest.producer_id, []).append(added)
+        self._table.forget(self.log_time_ms - self._window_ms - self._grace_ms, FOREVER_MS)
+        if len(self._table) > self._ids_max:
+            self._forgotten_early += self._table.forget(-FOREVER_MS, self._ids_max)  # G5
+
+    def _settle(self, producer_id: int, *, is_committed: bool) -> None:
+        for first, count in self._pending.pop(producer_id, ()):
+            self._table.settle(first, count, is_committed)  # G4
+
+
+def grace_ms(window_ms: int) -> int:
+    """How much longer than its window an id is remembered."""
+    return min(window_ms, GRACE_MAX_MS)
+
+
+def remembered_ms(window_ms: int) -> int:
+    """How long, by the log's time, an id may matter."""
+    return window_ms + grace_ms(window_ms)
+
+
+NO_LOG_TIME_MS = NO_TIMESTAMP
+
+
+def _delta(entries: bytes, place: int) -> int:
+    delta: int = ENTRY.unpack_from(entries, place * ENTRY.size)[1]
+    return delta

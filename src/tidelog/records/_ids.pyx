@@ -1,0 +1,27 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Ids of records, compiled: reading them out of a batch, leaving records out of it, remembering them.
+
+The same as `records/ids.py` and `records/id_table.py`, which say what is done and why, and which are used where this
+file is not compiled. tests/unit/records/test_ids.py and test_id_table.py hold the two against each other.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memmove
+
+from tidelog.base.errors import CorruptBatch
+
+cdef extern from *:
+    """
+    #ifndef SOURCE_CHECKSUM
+    #error "hatch_build.py compiles this and says what SOURCE_CHECKSUM is"
+    #endif
+    """
+    const uint32_t STATED_CHECKSUM "SOURCE_CHECKSUM"
+
+SOURCE_CHECKSUM = STATED_CHECKSUM
+
+include "_ids_records.pxi"
+include "_ids_table.pxi"
