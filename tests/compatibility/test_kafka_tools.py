@@ -254,6 +254,14 @@ class TestConfigCommand:
         finally:
             tools.configs("--alter", *entity, "--delete-config", "log.segment.bytes")
 
+    @pytest.mark.parametrize("entity", ["topics", "brokers", "client-metrics"])
+    def test_settings_of_everything_of_a_kind_are_described(
+        self, tools: KafkaTools, entity: str
+    ) -> None:
+        """KIP-1142: without a name the tool asks first what there is."""
+        described = tools.configs("--describe", "--entity-type", entity)
+        assert ("Dynamic configs for broker 1" in described) == (entity == "brokers")
+
     def test_setting_fixed_at_start_is_refused(self, tools: KafkaTools) -> None:
         entity = ("--entity-type", "brokers", "--entity-name", "1")
         result = tools.attempt(CONFIG_COMMAND, "--alter", *entity, "--add-config", "node.id=9")

@@ -24,6 +24,7 @@ from tidelog.broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from tidelog.broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from tidelog.broker.handlers.elect_leaders import ElectLeadersHandler
 from tidelog.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from tidelog.broker.handlers.list_config_resources import ListConfigResourcesHandler
 from tidelog.broker.handlers.list_partition_reassignments import (
     ListPartitionReassignmentsHandler,
 )
@@ -71,6 +72,7 @@ def admin_handlers(
         ApiKey.ALTER_CONFIGS: told(AlterConfigsHandler(controller=requests)),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: told(IncrementalAlterConfigsHandler(controller=requests)),
         ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(partitions=partitions),
+        ApiKey.LIST_CONFIG_RESOURCES: ListConfigResourcesHandler(partitions=partitions),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsHandler(
             partitions=partitions,
             partition_limit=replication.max_request_partition_size_limit,
