@@ -92,11 +92,14 @@ def encode_produce_request(
     records: bytes | bytearray,
     acks: int,
     timeout_ms: int,
+    version: int = PRODUCE_VERSION,
+    transactional_id: str | None = None,
 ) -> bytes:
+    """In one of the versions 9 to 12, which look the same."""
     return frame(
         [
-            encode_request_header(ApiKey.PRODUCE, PRODUCE_VERSION, correlation_id, client_id),
-            b"\x00",
+            encode_request_header(ApiKey.PRODUCE, version, correlation_id, client_id),
+            b"\x00" if transactional_id is None else compact_string(transactional_id),
             _ACKS_TIMEOUT.pack(acks, timeout_ms),
             b"\x02",
             compact_string(topic),

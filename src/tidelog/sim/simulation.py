@@ -31,12 +31,15 @@ from tidelog.sim.coordinator import SimulatedCoordinatorService
 from tidelog.sim.faults.plan import FaultPlan
 from tidelog.sim.faults.scene import COORDINATOR, Scene
 from tidelog.sim.faults.schedule import Faults
+from tidelog.sim.groups import SimulatedGroups
+from tidelog.sim.guests import Guest
 from tidelog.sim.ledger import Ledger
 from tidelog.sim.links import same_machine, same_rack
 from tidelog.sim.network import SimulatedNetwork
 from tidelog.sim.observation import Checker, Cluster, Observation
 from tidelog.sim.operations import OperationPlan, Operations
 from tidelog.sim.process import Process
+from tidelog.sim.transactions import SimulatedTransactions
 from tidelog.sim.workload import (
     ACKS_ALL,
     ProducerPlan,
@@ -64,6 +67,8 @@ class RunPlan:
     broker_count: int
     duration_s: float
     settings: Mapping[str, str] = field(default_factory=dict)
+    guests: frozenset[Guest] = frozenset()
+    """Who uses the cluster besides producers and consumers."""
 
     @property
     def is_compiled(self) -> bool:
@@ -111,7 +116,8 @@ class Simulation:
             notices_death=chance.random() < 0.5,
         )
         self._min_isr = chance.choice(["1", "2", "2", "2"])
-        self._allows_unclean = chance.random() < UNCLEAN_SHARE
+        # What a coordinator knows is not looked at by those who excuse a loss of records.
+        self._allows_unclean = chance.random() < UNCLEAN_SHARE and not plan.guests
         racks = self._racks(world.random_for("racks"))
         self.ledger = Ledger()
         self._brokers = {
@@ -155,6 +161,18 @@ class Simulation:
                 ],
             ),
         ]
+        self._guests: list[SimulatedGroups | SimulatedTransactions] = []
+        if Guest.GROUPS in plan.guests:
+            self._guests.append(
+                SimulatedGroups(world, self.cluster, topic=TOPIC, partition_count=PARTITION_COUNT)
+            )
+        if Guest.TRANSACTIONS in plan.guests:
+            self._guests.append(
+                SimulatedTransactions(
+                    world, self.cluster, topic=TOPIC, partition_count=PARTITION_COUNT
+                )
+            )
+        self._checkers += [guest.checker for guest in self._guests]
         scene = Scene(
             world,
             self._network,
@@ -165,6 +183,7 @@ class Simulation:
                 plan.broker_count,
                 session_timeout_s=session_timeout_ms / 1_000,
                 replica_lag_time_max_s=REPLICA_LAG_TIME_MAX_MS / 1_000,
+                cuts_power=not plan.guests,
             ),
         )
         self.faults = Faults(scene, self.operations)
@@ -181,6 +200,14 @@ class Simulation:
             "tidelog.log.dir.retry.ms": "500",
             "tidelog.replica.bulk.bytes": str(chance.choice([1, 500, 32_768])),
             "log.flush.offset.checkpoint.interval.ms": "2000",
+            "offsets.topic.num.partitions": "2",
+            "offsets.topic.replication.factor": str(min(3, self._plan.broker_count)),
+            "transaction.state.log.num.partitions": "2",
+            "transaction.state.log.replication.factor": str(min(3, self._plan.broker_count)),
+            "transaction.state.log.min.isr": self._min_isr,
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+            "group.initial.rebalance.delay.ms": "200",
+            "group.min.session.timeout.ms": "500",
             **self._plan.settings,
         }
 
@@ -266,6 +293,8 @@ class Simulation:
             self._world.spawn(f"producer-{number}", partial(produce, plan))
         self._world.spawn("consumer-0", partial(consume, ()))
         self._world.spawn("consumer-1", partial(consume, RACKS))
+        for guest in self._guests:
+            guest.start(client)
 
     def _become_available(self) -> None:
         """Faults are over: writes are acknowledged again, everywhere, and everybody is in sync."""
@@ -301,10 +330,14 @@ class Simulation:
     def _come_to_rest(self) -> None:
         for producer in self._producers:
             producer.is_stopping = True
+        for guest in self._guests:
+            guest.rest()
 
         def is_at_rest() -> bool:
             self._start_what_ended()  # One that was asked to stop may have taken until now.
             if not all(producer.is_done for producer in self._producers):
+                return False
+            if not all(guest.is_at_rest for guest in self._guests):
                 return False
             return all(self._is_equal(partition) for partition in range(PARTITION_COUNT))
 
@@ -315,7 +348,8 @@ class Simulation:
             waiting = [one for one in self._producers if not one.is_done]
             raise self.cluster.fail(
                 "replicas become equal when nobody writes",
-                f"log end and high watermark by broker are {ends}, {len(waiting)} producers wait",
+                f"log end and high watermark by broker are {ends}, {len(waiting)} producers wait"
+                + "".join(f", {guest.unrest}" for guest in self._guests),
             ) from None
         self._world.run_for(1.0)
 

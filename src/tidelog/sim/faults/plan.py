@@ -17,6 +17,8 @@ class FaultPlan:
     duration_max_s: float
     session_timeout_s: float
     replica_lag_time_max_s: float
+    cuts_power: bool
+    """Otherwise nothing that was written is ever gone, on any topic."""
 
     @classmethod
     def draw(
@@ -26,6 +28,7 @@ class FaultPlan:
         *,
         session_timeout_s: float,
         replica_lag_time_max_s: float,
+        cuts_power: bool,
     ) -> "FaultPlan":
         return cls(
             down_at_once=random.choice([1, 1, 1, 1, 2, broker_count]),
@@ -33,4 +36,5 @@ class FaultPlan:
             duration_max_s=random.choice([1.0, 4.0, 8.0]),
             session_timeout_s=session_timeout_s,
             replica_lag_time_max_s=replica_lag_time_max_s,
+            cuts_power=cuts_power,
         )

@@ -13,10 +13,15 @@ class ProcessFaults:
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
+        cuts_power = scene.plan.cuts_power
         self.kinds = [
             FaultKind("kill", 6, self._kill),
-            FaultKind("power cut", 4, self._power_cut),
-            FaultKind("power cut of the controller", 3, self._power_cut_of_controller),
+            FaultKind("power cut", 4 if cuts_power else 0, self._power_cut),
+            FaultKind(
+                "power cut of the controller",
+                3 if cuts_power else 0,
+                self._power_cut_of_controller,
+            ),
             FaultKind("pause", 4, self._pause),
             FaultKind("pause leader past its session", 2, self._pause_leader),
             FaultKind("pause controller past its session", 2, self._pause_controller),
@@ -63,7 +68,7 @@ class ProcessFaults:
             self._kill()
             return
         for broker in scene.brokers:
-            if scene.random.random() < POWER_CUT_SHARE:
+            if scene.random.random() < POWER_CUT_SHARE and scene.plan.cuts_power:
                 self._cut_power_of(broker, scene.any_duration_s())
             else:
                 self._kill_this(broker)

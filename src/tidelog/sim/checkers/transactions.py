@@ -1,0 +1,183 @@
+"""P16-P20: transactions happen whole or not at all, and all of them end.
+
+P16  a reader of what is committed sees all records of a transaction or none
+P17  one that was said to be committed is seen; one that was said to be aborted, or that nobody
+     asked to commit, is not
+P18  none hangs: in the end all of a partition is stable, as far as it is committed
+P19  the offsets that it commits go with its records, and never go back
+P20  a producer's records are read once, in the order of its transactions
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from tidelog.broker.partition_runner import PartitionRunner
+from tidelog.core.partition.leader import PartitionLeader
+from tidelog.sim.observation import Cluster, Sight
+from tidelog.sim.transaction_ledger import Outcome, Transaction, TransactionLedger
+from tidelog.sim.transaction_reader import CommittedReader
+
+Name = tuple[str, int]
+"""A transactional id and the number of a transaction."""
+
+
+class TransactionsChecker:
+    """Looks once, when everything has come to rest."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ledger: TransactionLedger,
+        readers: Sequence[CommittedReader],
+        *,
+        topic: str,
+        partition_count: int,
+        groups: Mapping[str, str],
+    ) -> None:
+        """`groups`: the one whose offsets each transactional id commits."""
+        self._cluster = cluster
+        self._ledger = ledger
+        self._readers = readers
+        self._topic = topic
+        self._partition_count = partition_count
+        self._groups = groups
+        self._rounds_at_rest: list[int] | None = None
+
+    def on_sight(self, sight: Sight, runner: PartitionRunner) -> None:
+        """Readers see nothing of replicas."""
+
+    # -- coming to rest --------------------------------------------------------------------------
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all is stable, and readers have read it, and then offsets."""
+        ends = self._stable_ends()
+        if ends is None or any(reader.offsets != ends for reader in self._readers):
+            self._rounds_at_rest = None
+            return False
+        rounds = [reader.round_count for reader in self._readers]
+        if self._rounds_at_rest is None:
+            self._rounds_at_rest = rounds
+        return all(now > then + 1 for now, then in zip(rounds, self._rounds_at_rest, strict=True))
+
+    @property
+    def unrest(self) -> str:
+        """What is missing: P18, if it is a transaction."""
+        reads = [reader.offsets for reader in self._readers]
+        leaders = {
+            partition: None
+            if leader is None
+            else (leader.last_stable_offset, leader.high_watermark, leader.log_end_offset)
+            for partition in range(self._partition_count)
+            for leader in [self._leader(partition)]
+        }
+        return f"stable, committed, end by partition are {leaders}, readers are at {reads}"
+
+    def _stable_ends(self) -> list[int] | None:
+        """Where each partition ends, if all of it is stable."""
+        ends: list[int] = []
+        for partition in range(self._partition_count):
+            leader = self._leader(partition)
+            if leader is None or leader.last_stable_offset < leader.log_end_offset:
+                return None
+            ends.append(leader.log_end_offset)
+        return ends
+
+    def _leader(self, partition: int) -> PartitionLeader | None:
+        state = self._cluster.state(partition)
+        broker = None if state is None else self._cluster.brokers.get(state.leader)
+        runner = None if broker is None else broker.runner(self._topic, partition)
+        return None if runner is None else runner.leader
+
+    # -- at the end ------------------------------------------------------------------------------
+
+    def at_end(self) -> None:
+        transactions = {
+            (one.transactional_id, one.number): one for one in self._ledger.transactions
+        }
+        for reader in self._readers:
+            seen = self._seen(reader)
+            for name, transaction in transactions.items():
+                self._whole_or_not_at_all(transaction, seen.get(name, []))
+            self._once_in_order(reader)
+            self._offsets_go_with_records(reader, transactions, seen)
+
+    def _seen(self, reader: CommittedReader) -> dict[Name, list[tuple[int, bytes]]]:
+        """What a reader was given of each transaction."""
+        seen: dict[Name, list[tuple[int, bytes]]] = {}
+        for read in reader.records:
+            parts = read.value.decode().split(":")
+            if parts[0] in self._groups:
+                seen.setdefault((parts[0], int(parts[1])), []).append((read.partition, read.value))
+        return seen
+
+    def _whole_or_not_at_all(
+        self, transaction: Transaction, seen: Sequence[tuple[int, bytes]]
+    ) -> None:
+        """P16, P17."""
+        outcome = transaction.outcome
+        if outcome in {Outcome.ABORTED, Outcome.OPEN} and seen:
+            raise self._cluster.fail(
+                "what is aborted is not read",
+                f"{list(seen)} of {transaction.transactional_id} number {transaction.number}: "
+                f"{outcome.value}",
+            )
+        if outcome is Outcome.COMMITTED and not seen:
+            raise self._cluster.fail(
+                "what is committed is read",
+                f"nothing of {transaction.transactional_id} number {transaction.number}",
+            )
+        if seen and sorted(seen) != sorted(transaction.written):
+            raise self._cluster.fail(
+                "a transaction is read whole or not at all",
+                f"of {transaction.transactional_id} number {transaction.number} {sorted(seen)} "
+                f"were read and {sorted(transaction.written)} were written",
+            )
+
+    def _once_in_order(self, reader: CommittedReader) -> None:
+        """P20."""
+        last: dict[tuple[str, int], tuple[int, int]] = {}
+        for read in reader.records:
+            parts = read.value.decode().split(":")
+            if parts[0] not in self._groups:
+                continue
+            place = (int(parts[1]), int(parts[3]))
+            before = last.get((parts[0], read.partition), (-1, -1))
+            if place <= before:
+                raise self._cluster.fail(
+                    "a transactional producer's records are read once, in order",
+                    f"partition {read.partition} offset {read.offset} has {read.value!r} after "
+                    f"{before}",
+                )
+            last[parts[0], read.partition] = place
+
+    def _offsets_go_with_records(
+        self,
+        reader: CommittedReader,
+        transactions: Mapping[Name, Transaction],
+        seen: Mapping[Name, object],
+    ) -> None:
+        """P19."""
+        for transactional_id, group in self._groups.items():
+            told = reader.committed[group]
+            for earlier, later in pairwise(told):
+                if later < earlier:
+                    raise self._cluster.fail(
+                        "an offset of a transaction never goes back",
+                        f"{group} had {earlier}, then {later}",
+                    )
+            expected = max(
+                (
+                    number
+                    for (name, number), one in transactions.items()
+                    if name == transactional_id and one.has_offset and (name, number) in seen
+                ),
+                default=-1,
+            )
+            final = told[-1] if told else -1
+            if final != expected:
+                raise self._cluster.fail(
+                    "offsets of a transaction go with its records",
+                    f"{group} has {final}, of those transactions whose records were read "
+                    f"{expected} was the last",
+                )

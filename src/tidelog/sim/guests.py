@@ -1,0 +1,10 @@
+"""Who may use a simulated cluster besides producers and consumers."""
+
+from enum import Enum
+
+
+class Guest(Enum):
+    """What a run is asked to look at, beside the log itself."""
+
+    GROUPS = "groups"
+    TRANSACTIONS = "transactions"

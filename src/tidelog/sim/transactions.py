@@ -1,0 +1,124 @@
+"""The transactional producers of a run: several lives of each, and a reader of what they commit.
+
+A producer is killed now and then, and its next life takes its transactional id over. Sometimes it
+is not killed, and lives on beside the next as one that has been fenced.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from tidelog.sim.checkers.transactions import TransactionsChecker
+from tidelog.sim.client import SimulatedClient
+from tidelog.sim.observation import Cluster
+from tidelog.sim.process import Process
+from tidelog.sim.transaction_ledger import TransactionLedger
+from tidelog.sim.transaction_reader import CommittedReader
+from tidelog.sim.transactor import SimulatedTransactor
+from tidelog.sim.world import World
+
+TRANSACTIONAL_IDS = ("txn-a", "txn-b")
+LIFE_MIN_S, LIFE_MAX_S = 3.0, 20.0
+LIVES_ON_SHARE = 0.3
+NUMBERS_OF_A_LIFE = 10_000
+"""So that a life that goes on beside the next uses no number of the other's."""
+
+MakeClient = Callable[[Process], SimulatedClient]
+
+
+class SimulatedTransactions:
+    """Who takes part, and who looks at it."""
+
+    def __init__(self, world: World, cluster: Cluster, *, topic: str, partition_count: int) -> None:
+        self._world = world
+        self._random = world.random_for("transactions")
+        self._topic = topic
+        self._partition_count = partition_count
+        self.ledger = TransactionLedger()
+        self._lives = dict.fromkeys(TRANSACTIONAL_IDS, 0)
+        self._newest: dict[str, SimulatedTransactor] = {}
+        self._is_resting = False
+        self.readers: list[CommittedReader] = []
+        self.checker = TransactionsChecker(
+            cluster,
+            self.ledger,
+            self.readers,
+            topic=topic,
+            partition_count=partition_count,
+            groups={one: group_of(one) for one in TRANSACTIONAL_IDS},
+        )
+
+    def start(self, client: MakeClient) -> None:
+        for transactional_id in TRANSACTIONAL_IDS:
+            self._spawn(transactional_id, client)
+        self._world.spawn("reader-0", partial(self._read, client))
+
+    async def _read(self, client: MakeClient, process: Process) -> None:
+        reader = CommittedReader(
+            client(process),
+            topic=self._topic,
+            partition_count=self._partition_count,
+            groups=[group_of(one) for one in TRANSACTIONAL_IDS],
+        )
+        self.readers.append(reader)
+        await reader.run()
+
+    def rest(self) -> None:
+        self._is_resting = True
+        for transactor in self._newest.values():
+            transactor.is_stopping = True
+
+    @property
+    def is_at_rest(self) -> bool:
+        return all(one.is_done for one in self._newest.values()) and self.checker.is_settled
+
+    @property
+    def unrest(self) -> str:
+        done = {name: one.is_done for name, one in self._newest.items()}
+        return f"transactional producers are done: {done}, {self.checker.unrest}"
+
+    def _spawn(self, transactional_id: str, client: MakeClient) -> None:
+        life = self._lives[transactional_id]
+        self._lives[transactional_id] = life + 1
+        is_version_2 = self._random.random() < 0.5
+
+        async def transact(process: Process) -> None:
+            transactor = SimulatedTransactor(
+                client(process),
+                self.ledger,
+                transactional_id=transactional_id,
+                group=group_of(transactional_id),
+                topic=self._topic,
+                partition_count=self._partition_count,
+                first_number=life * NUMBERS_OF_A_LIFE,
+                is_version_2=is_version_2,
+            )
+            transactor.is_stopping = self._is_resting
+            self._newest[transactional_id] = transactor
+            await transactor.run()
+
+        process = self._world.spawn(f"{transactional_id}-life-{life}", transact)
+        self._world.call_later(
+            self._random.uniform(LIFE_MIN_S, LIFE_MAX_S),
+            partial(self._replace, process, transactional_id, client),
+        )
+
+    def _replace(self, process: Process, transactional_id: str, client: MakeClient) -> None:
+        if self._is_resting:
+            return
+        self._newest[transactional_id].is_superseded = True
+        if self._random.random() < LIVES_ON_SHARE:
+            # It goes on for a while, beside the next.
+            self._world.call_later(self._random.uniform(0.5, 4.0), partial(_kill, process))
+        else:
+            _kill(process)
+        self._spawn(transactional_id, client)
+
+
+def _kill(process: Process) -> None:
+    if process.is_alive:
+        process.kill()
+
+
+def group_of(transactional_id: str) -> str:
+    """The group whose offsets a producer's transactions commit."""
+    return f"{transactional_id}-offsets"
