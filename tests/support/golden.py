@@ -25,3 +25,12 @@ def kafka_batches() -> dict[str, bytes]:
     """The same 40 records as Kafka 4.3.0's console producer and broker stored them, by codec."""
     recorded = json.loads((_GOLDEN / "kafka-4.3.0-batches.json").read_text("utf-8"))
     return {codec: base64.b64decode(batch) for codec, batch in recorded.items()}
+
+
+def kafka_group_records() -> list[tuple[bytes, bytes | None]]:
+    """Keys and values that Kafka 4.3.0 wrote for what record_groups.py did."""
+    recorded = json.loads((_GOLDEN / "kafka-4.3.0-group-records.json").read_text("utf-8"))
+    return [
+        (base64.b64decode(key), None if value is None else base64.b64decode(value))
+        for key, value in recorded
+    ]
