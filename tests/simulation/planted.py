@@ -149,13 +149,15 @@ def serve_consumers_above_the_high_watermark() -> Iterator[None]:
 @contextmanager
 def serve_consumers_of_a_follower_above_its_high_watermark() -> Iterator[None]:
     """A follower gives consumers all that it has copied."""
-    offsets = fetch_reader._offsets_of_follower
+    offsets = fetch_reader._offsets
 
     def all_there_is(runner: PartitionRunner) -> Any:
+        if runner.leader is not None:
+            return offsets(runner)
         end_offset = runner.log.log_end_offset
         return offsets(runner)._replace(high_watermark=end_offset, last_stable_offset=end_offset)
 
-    with patch.object(fetch_reader, "_offsets_of_follower", all_there_is):
+    with patch.object(fetch_reader, "_offsets", all_there_is):
         yield
 
 

@@ -251,7 +251,7 @@ cdef class FastFetch:
                 return False
             if target not in dirty or (<tuple>wanted)[2] != _get(leader, _LEADER_END_OFFSET):
                 return False
-            offsets = _offsets(leader, log)
+            offsets = _offsets(runner, leader, log)
             told = _get(target, _TARGET_TOLD)
             if told is None:
                 return False
@@ -559,7 +559,7 @@ cdef class FetchWait:
             data = _read_on(log, offset, max(0, min(room_bytes, wanted[5])), at_least_one)
             if data is None:
                 return None
-        offsets = _offsets(leader, log)
+        offsets = _offsets(runner, leader, log)
         is_news = len(data) > 0 or offsets != told
         return target, offsets, is_news, data, offset < end_offset and len(data) == 0
 
@@ -651,15 +651,11 @@ cdef bytes _read_from_cache(file, int64_t position, int64_t size_bytes):
     return data
 
 
-cdef object _offsets(leader, log):
-    return tuple.__new__(
-        KnownOffsets,
-        (
-            _get(leader, _LEADER_HIGH_WATERMARK),
-            leader.last_stable_offset,
-            _get(log, _LOG_START_OFFSET),
-        ),
-    )
+cdef object _offsets(runner, leader, log):
+    high_watermark = _get(leader, _LEADER_HIGH_WATERMARK)
+    log_start = _get(log, _LOG_START_OFFSET)
+    stable = _get(runner, _RUNNER_PRODUCERS).last_stable_offset(high_watermark)
+    return tuple.__new__(KnownOffsets, (high_watermark, max(log_start, stable), log_start))
 
 
 cdef list _buffers_of(int32_t correlation_id, session_id, list found, Py_ssize_t data_bytes):

@@ -400,21 +400,8 @@ class FetchReader:
 
 
 def _offsets(runner: PartitionRunner) -> KnownOffsets:
-    leader = runner.leader
-    if leader is None:
-        return _offsets_of_follower(runner)
     return KnownOffsets(
-        leader.high_watermark, leader.last_stable_offset, runner.log.log_start_offset
-    )
-
-
-def _offsets_of_follower(runner: PartitionRunner) -> KnownOffsets:
-    assert runner.follower is not None
-    machine = runner.follower.machine
-    return KnownOffsets(
-        machine.high_watermark,
-        machine.last_stable_offset(runner.producers.first_open_transaction_offset),
-        runner.log.log_start_offset,
+        runner.high_watermark, runner.last_stable_offset, runner.log.log_start_offset
     )
 
 

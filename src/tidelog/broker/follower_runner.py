@@ -34,7 +34,6 @@ from tidelog.base.ids import (
     NO_LEADER_EPOCH,
     LeaderEpoch,
     Offset,
-    ProducerId,
     TopicId,
     TopicPartition,
 )
@@ -45,13 +44,12 @@ from tidelog.broker.partition_ports import LogDirectory
 from tidelog.config.topic import TopicConfig
 from tidelog.core.partition.epochs import EpochEnd, EpochHistory
 from tidelog.core.partition.follower import PartitionFollower, truncation_offset
-from tidelog.core.transactions.producers import ProducerStates
+from tidelog.core.transactions.producers import EndedTransaction, ProducerStates
 from tidelog.records.batch import BatchHeader, checksum_matches, iter_headers
-from tidelog.storage.aborted import is_abort
+from tidelog.records.control import read_transaction_end
 from tidelog.storage.log import Log
 from tidelog.storage.offset_index import RELATIVE_OFFSET_MAX
 from tidelog.storage.opening import Replay, replay_producers
-from tidelog.storage.transaction_index import AbortedTransaction
 from tidelog.wire.fetch import FetchPartitionResult
 
 logger = logging.getLogger(__name__)
@@ -82,6 +80,7 @@ class CopiedPartition(Protocol):
     def on_cut(self) -> None: ...
     def on_epochs_changed(self) -> None: ...
     def on_epochs_cut(self) -> None: ...
+    def on_transaction_ended(self, ended: EndedTransaction) -> None: ...
     def succeeded(self, future: "asyncio.Future[T]") -> bool: ...
 
 
@@ -319,28 +318,14 @@ class FollowerRunner:
         if header.leader_epoch > partition.epochs.latest_epoch:
             partition.epochs.assign(LeaderEpoch(header.leader_epoch), start_offset=base_offset)
             partition.on_epochs_changed()
-        first_offset = partition.producers.open_transaction_offset(header.producer_id)
-        partition.producers.on_replayed(header)
-        if header.is_control and first_offset is not None and is_abort(batch):
-            self._note_aborted(header, first_offset)
+        end = read_transaction_end(batch) if header.is_control else None
+        ended = partition.producers.on_replayed(header, end)
+        if ended is not None:
+            partition.on_transaction_ended(ended)
         flusher = partition.flusher
         if flusher.unflushed_records == 0:
             flusher.unflushed_since_ms = now_ms
         flusher.unflushed_records += header.record_count
-
-    def _note_aborted(self, marker: BatchHeader, first_offset: Offset) -> None:
-        """As the leader has: who reads committed records is told of it, here or when we lead."""
-        partition = self._partition
-        offset = Offset(marker.base_offset)
-        still_open = partition.producers.first_open_transaction_offset
-        partition.log.append_aborted(
-            AbortedTransaction(
-                ProducerId(marker.producer_id),
-                first_offset,
-                offset,
-                Offset(offset + 1) if still_open is None else still_open,
-            )
-        )
 
     def _go_on(self) -> None:
         if self._append_rest() is not Verdict.BUSY:

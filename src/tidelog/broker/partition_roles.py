@@ -130,6 +130,7 @@ class PartitionRoles(PartitionAppends):
 
     def _keep_high_watermark(self) -> None:
         self._high_watermark = self.high_watermark
+        self.producers.on_committed(self._high_watermark)
 
     def on_in_sync_changed(self, is_in_sync: bool) -> None:
         """Whether this replica is in the isr, as its newest role says."""
@@ -139,6 +140,7 @@ class PartitionRoles(PartitionAppends):
 
     def on_committed(self) -> None:
         """As a follower: the leader has said that more is committed."""
+        self.producers.on_committed(self.high_watermark)
         if self._watchers:
             announce(self._watchers, 0)
 

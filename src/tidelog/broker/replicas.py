@@ -451,7 +451,7 @@ class Replicas:
     def _elect(self, runner: ServedPartition) -> PartitionLeader:
         """The leader that this broker becomes, with its log and its role as they are by now."""
         state = self._roles[runner.topic_partition].state
-        leader = elected(
+        return elected(
             broker=self._broker_id,
             replicas=state.replicas,
             leader_epoch=state.leader_epoch,
@@ -465,9 +465,6 @@ class Replicas:
             replica_lag_time_max_ms=self._config.replication.replica_lag_time_max_ms,
             now_ms=self._clock.now_ms(),
         )
-        # Only Kafka can have left one open: clients may not write transactions here.
-        leader.on_transactions_changed(runner.producers.first_open_transaction_offset)
-        return leader
 
     # -- opening ---------------------------------------------------------------------------------
 

@@ -35,10 +35,11 @@ from tidelog.core.partition.effects import Effects, HighWatermarkAdvanced, Propo
 from tidelog.core.partition.epochs import EpochHistory
 from tidelog.core.partition.leader import PartitionLeader
 from tidelog.core.sessions import FetchTarget
-from tidelog.core.transactions.producers import ProducerStates
+from tidelog.core.transactions.producers import EndedTransaction, ProducerStates
 from tidelog.records.batch import TimestampType
 from tidelog.records.validation import BatchLimits, may_rewrite
 from tidelog.storage.log import Log
+from tidelog.storage.transaction_index import AbortedTransaction
 from tidelog.wire.produce import PartitionProduceResult
 
 P = ParamSpec("P")
@@ -146,6 +147,14 @@ class ServedPartition:
         return self._high_watermark
 
     @property
+    def last_stable_offset(self) -> Offset:
+        """The end of what a read_committed consumer may see."""
+        # What a transaction began with may have been deleted since.
+        return max(
+            self.log.log_start_offset, self.producers.last_stable_offset(self.high_watermark)
+        )
+
+    @property
     def announced_end_offset(self) -> Offset:
         """Where the log ends for others: what this leader is flushing is nobody's yet."""
         return self.log.log_end_offset if self.leader is None else self.leader.log_end_offset
@@ -210,6 +219,10 @@ class ServedPartition:
         # All that was appended since the last advance, though not all of it may be committed: a
         # fetch that is woken too early looks, and waits again.
         committed_bytes, self._uncommitted_bytes = self._uncommitted_bytes, 0
+        if self.producers.on_committed(self.high_watermark):
+            # More may be stable than was appended just now. Whoever reads committed records has to
+            # look, however little that was.
+            committed_bytes = 0
         if self._waiters:
             self._waiters.wake(self.high_watermark)
         if self._watchers:
@@ -302,6 +315,18 @@ class ServedPartition:
         written = entries[:-1] if self.has_unwritten_epoch else entries
         self.log.note_leader_epochs(written, are_written=False)
         self._in_background(self.log.write_leader_epochs)
+
+    def on_transaction_ended(self, ended: EndedTransaction) -> None:
+        """A marker is in the log. Of an abort, readers of committed records are told."""
+        if ended.is_abort:
+            self.log.append_aborted(
+                AbortedTransaction(
+                    ended.producer_id,
+                    ended.first_offset,
+                    ended.marker_offset,
+                    ended.last_stable_offset,
+                )
+            )
 
     def on_log_start_advanced(self) -> None:
         """What is below `log.log_start_offset` may not be read any more."""

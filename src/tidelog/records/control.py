@@ -12,6 +12,10 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tidelog.base.errors import CorruptBatch
+from tidelog.base.ids import NO_LEADER_EPOCH, NO_SEQUENCE
+from tidelog.base.ports import BytesLike
+from tidelog.records.batch import Codec
+from tidelog.records.record import Record, decode_records, encode_batch
 
 _KEY = struct.Struct(">hh")
 _END_VALUE = struct.Struct(">hi")
@@ -49,3 +53,33 @@ def decode_transaction_end(key: bytes | None, value: bytes | None) -> Transactio
         raise CorruptBatch(f"end of a transaction with value {value!r}")
     _version, coordinator_epoch = _END_VALUE.unpack_from(value)
     return TransactionEnd(ControlType(number), coordinator_epoch)
+
+
+def encode_marker(
+    end: TransactionEnd, *, producer_id: int, producer_epoch: int, timestamp_ms: int
+) -> bytearray:
+    """The control batch that ends a transaction, to be stamped with its place in the log.
+
+    Never compressed, whatever its topic asks for.
+    """
+    key, value = encode_transaction_end(end)
+    return encode_batch(
+        [Record(0, timestamp_ms, key, value, ())],
+        leader_epoch=NO_LEADER_EPOCH,
+        codec=Codec.NONE,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=NO_SEQUENCE,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+def read_transaction_end(marker: BytesLike) -> TransactionEnd | None:
+    """What a control batch says; None if it does not end a transaction."""
+    try:
+        records = decode_records(marker)
+        # Compaction may leave a control batch without its record.
+        return decode_transaction_end(records[0].key, records[0].value) if records else None
+    except CorruptBatch:
+        return None  # Written so: its checksum is right. Consumers skip it as well.

@@ -12,13 +12,11 @@ marker without a transaction (its producer wrote to other partitions only) leave
 
 from collections.abc import Iterator, Sequence
 
-from tidelog.base.errors import CorruptBatch
 from tidelog.base.ids import Offset, ProducerId
-from tidelog.base.ports import BytesLike, Disk
+from tidelog.base.ports import Disk
 from tidelog.records.batch import BatchHeader
-from tidelog.records.control import ControlType, decode_transaction_end
+from tidelog.records.control import ControlType, TransactionEnd, read_transaction_end
 from tidelog.records.producer import ProducerEntry
-from tidelog.records.record import decode_records
 from tidelog.storage import layout
 from tidelog.storage.producer_snapshot import CorruptSnapshot, read_snapshot
 from tidelog.storage.scan import batch_headers
@@ -79,22 +77,11 @@ def _ended_in(
                 transactions.on_batch(header)
                 continue
             marker = file.read(position, header.size_bytes)
-            aborted = transactions.on_marker(header, is_abort=is_abort(marker))
+            aborted = transactions.on_marker(header, read_transaction_end(marker))
             if aborted is not None:
                 yield aborted
     finally:
         file.close()
-
-
-def is_abort(marker: BytesLike) -> bool | None:
-    """Whether a control batch aborts; None if it does not end a transaction at all."""
-    try:
-        records = decode_records(marker)
-        # Compaction may leave a control batch without its record.
-        end = decode_transaction_end(records[0].key, records[0].value) if records else None
-    except CorruptBatch:
-        return None  # Written so: its checksum is right. Consumers skip it as well.
-    return None if end is None else end.control_type is ControlType.ABORT
 
 
 class _Transactions:
@@ -111,11 +98,13 @@ class _Transactions:
         if header.is_transactional:
             self._first_offsets.setdefault(header.producer_id, Offset(header.base_offset))
 
-    def on_marker(self, header: BatchHeader, *, is_abort: bool | None) -> AbortedTransaction | None:
-        if is_abort is None:
+    def on_marker(
+        self, header: BatchHeader, end: TransactionEnd | None
+    ) -> AbortedTransaction | None:
+        if end is None:
             return None
         first_offset = self._first_offsets.pop(header.producer_id, None)
-        if first_offset is None or not is_abort:
+        if first_offset is None or end.control_type is not ControlType.ABORT:
             return None
         return AbortedTransaction(
             ProducerId(header.producer_id),

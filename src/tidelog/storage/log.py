@@ -45,7 +45,7 @@ from typing import Protocol, TypeVar
 
 from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import NO_OFFSET, Offset, TopicId, TopicPartition
-from tidelog.base.ports import BytesLike, Disk
+from tidelog.base.ports import BytesLike, Disk, LogFile
 from tidelog.records.batch import BatchHeader
 from tidelog.records.producer import ProducerEntry
 from tidelog.storage import layout, timestamps
@@ -341,18 +341,22 @@ class Log(ReadableLog):
 
     def headers_from(self, offset: Offset) -> Iterator[BatchHeader]:
         """The header of every batch from the one that holds `offset` on."""
+        return (header for _file, _position, header in self.batches_from(offset))
+
+    def batches_from(self, offset: Offset) -> Iterator[tuple[LogFile, int, BatchHeader]]:
+        """Where every batch lies, from the one that holds `offset` on."""
         number = segment_number(self.segments, offset)
         first = self.segments[number]
         position = self._with_indexes(lambda: first.position_of(offset, self._blocking), offset)
         for segment in self.segments[number:]:
             file = segment.open(self._blocking)
-            for _, header in batch_headers(
+            for batch_position, header in batch_headers(
                 file,
                 base_offset=segment.base_offset,
                 position=position,
                 end_position=segment.size_bytes,
             ):
-                yield header
+                yield file, batch_position, header
             position = 0
 
     def append_aborted(self, aborted: AbortedTransaction) -> None:

@@ -26,6 +26,7 @@ from tidelog.base.ids import (
 )
 from tidelog.base.ports import Disk
 from tidelog.records.batch import BatchHeader
+from tidelog.records.control import TransactionEnd, read_transaction_end
 from tidelog.records.producer import ProducerEntry
 from tidelog.storage import layout
 from tidelog.storage.aborted import rebuild_aborted
@@ -68,7 +69,8 @@ class Replay:
     restore: Callable[[Sequence[ProducerEntry], Offset], None]
     """With what a snapshot held, and the offset it was taken at."""
 
-    observe: Callable[[BatchHeader], None]
+    observe: Callable[[BatchHeader, TransactionEnd | None], object]
+    """With what a control batch says about the end of a transaction."""
 
 
 def open_log(
@@ -325,8 +327,11 @@ def _replay(
     _remove_unneeded_snapshots(log, disk, snapshots, offset)
     if offset == log.log_end_offset:
         return
-    for header in log.headers_from(offset):
-        replay.observe(header)
+    for file, position, header in log.batches_from(offset):
+        end = None
+        if header.is_control:
+            end = read_transaction_end(file.read(position, header.size_bytes))
+        replay.observe(header, end)
 
 
 def _newest_snapshot(

@@ -395,8 +395,9 @@ class Story:
         offset = self.chance.choice((None, Offset(0), Offset(3)))
         for served in self.both.served:
             runner = served.world.partitions.find(topic, partition)
-            if runner is not None and runner.leader is not None:
-                runner.leader.on_transactions_changed(offset)
+            if runner is not None:
+                undecided = {} if offset is None else {9: offset}
+                runner.producers._open_transactions = undecided
 
 
 EVENTS = [

@@ -164,7 +164,9 @@ class LogFolder:
             clean=clean,
             recovery_point=recovery_point,
             log_start_offset=Offset(log_start_offset),
-            replay=Replay(restore=self._restore, observe=self.replayed.append),
+            replay=Replay(
+                restore=self._restore, observe=lambda header, _end: self.replayed.append(header)
+            ),
             warn=self.warnings.append,
             now_ms=now_ms,
         )

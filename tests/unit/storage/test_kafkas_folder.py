@@ -62,7 +62,7 @@ class Opened:
             config=CONFIG,
             replay=Replay(
                 restore=lambda entries, _: self.producers.extend(entries),
-                observe=self.replayed.append,
+                observe=lambda header, _end: self.replayed.append(header),
             ),
             now_ms=0,
         )

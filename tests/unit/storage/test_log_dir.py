@@ -53,7 +53,7 @@ def open_partition(log_dir: LogDir, topic_partition: TopicPartition = ORDERS) ->
         topic_partition,
         topic_id=TOPIC_ID,
         config=log_config(),
-        replay=Replay(restore=lambda *_: None, observe=lambda _: None),
+        replay=Replay(restore=lambda *_: None, observe=lambda *_: None),
         now_ms=NOW_MS,
     )
 

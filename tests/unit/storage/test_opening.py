@@ -110,7 +110,7 @@ class TestProducers:
         replayed: list[int] = []
         replay = Replay(
             restore=lambda entries, _: restored.extend(entries),
-            observe=lambda header: replayed.append(header.base_offset),
+            observe=lambda header, _end: replayed.append(header.base_offset),
         )
         replay_producers(log, partition.disk, replay, partition.warnings.append)
         assert restored == [producer(7, target - 3)]

@@ -191,7 +191,7 @@ def _readable_end(runner: PartitionRunner, request: ListOffsetsRequest) -> Offse
     if request.replica_id >= 0:
         return runner.log.log_end_offset
     if request.isolation_level == READ_COMMITTED:
-        return runner.leading.last_stable_offset
+        return runner.last_stable_offset
     return runner.high_watermark
 
 
@@ -208,7 +208,8 @@ def _end_of_log(
         case SpecialTimestamp.LATEST:
             offset = _readable_end(runner, request)
             epoch = runner.leader_epoch
-            if offset < runner.leading.epoch_start_offset:
+            is_sure = runner.high_watermark >= runner.leading.epoch_start_offset
+            if not is_sure and request.replica_id < 0:
                 # A new leader does not know yet how much of the old epoch was committed.
                 raise RequestRefused(
                     ErrorCode.OFFSET_NOT_AVAILABLE

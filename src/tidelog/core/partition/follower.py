@@ -41,12 +41,6 @@ class PartitionFollower:
         self.leader = leader
         self.leader_epoch = leader_epoch
 
-    def last_stable_offset(self, first_open_transaction: Offset | None) -> Offset:
-        """The end of what a read_committed consumer may see."""
-        if first_open_transaction is None:
-            return self.high_watermark
-        return min(first_open_transaction, self.high_watermark)
-
     def on_fetched(self, *, leader_high_watermark: Offset, log_end_offset: Offset) -> bool:
         """An answer was taken in; the own log now ends at `log_end_offset`. True if more is
         committed than was known."""

@@ -93,7 +93,6 @@ class PartitionLeader:
 
     min_insync_replicas: int
     replica_lag_time_max_ms: int
-    first_unstable_offset: Offset | None = field(default=None, init=False)
     propose_from_ms: int = field(default=LONG_AGO_MS, init=False)
     """Not to ask again at once for what was refused a moment ago."""
 
@@ -108,13 +107,6 @@ class PartitionLeader:
         assert self.broker not in self.followers
         self._check_offsets(self.high_watermark)
         self._check_isr()
-
-    @property
-    def last_stable_offset(self) -> Offset:
-        """The end of what a read_committed consumer may see."""
-        if self.first_unstable_offset is None:
-            return self.high_watermark
-        return min(self.first_unstable_offset, self.high_watermark)
 
     @property
     def low_watermark(self) -> Offset:
@@ -260,10 +252,6 @@ class PartitionLeader:
         assert log_start_offset >= self.log_start_offset
         self.log_start_offset = log_start_offset
         self._check_offsets(self.high_watermark)
-
-    def on_transactions_changed(self, first_unstable_offset: Offset | None) -> None:
-        """The oldest undecided transaction now begins here, or there is none."""
-        self.first_unstable_offset = first_unstable_offset
 
     def on_min_insync_replicas_changed(self, min_insync_replicas: int) -> None:
         """The topic's setting was altered. Applies from the next decision on."""

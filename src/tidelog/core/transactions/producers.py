@@ -22,26 +22,71 @@ Rules, those of a Kafka 4.x broker:
         timestamp of its last batch. Deleting its records (retention, DeleteRecords) does not
         make it forgotten.
 
+A coordinator ends a transaction with a *marker*, a control batch of the producer (D3):
+
+    M1  An epoch of the coordinator older than one that has ended a transaction of this producer is
+        a coordinator that was replaced: TRANSACTION_COORDINATOR_FENCED.
+    M2  Its producer epoch is not older than the producer's newest: INVALID_PRODUCER_EPOCH. In
+        transaction version 2, in which each transaction has an epoch of its own, it is newer:
+        otherwise a late marker of one transaction would end the next. But the same once more is
+        welcome after the transaction has ended (the answer got lost), and in the last epoch that
+        there is.
+    M3  A marker of a newer epoch fences the producer as a batch does (Q1), and what follows starts
+        again at sequence 0 (Q2). So does one of a producer nobody knows.
+    M4  What lies behind the first offset of a transaction is not stable before its marker is
+        committed. A marker that a change of leaders takes back did not end anything:
+
+            first batch       marker      high watermark
+                ├─ ... ─ ... ───┤              ┊              ended, not yet committed: unstable
+                ├─ ... ─ ... ───┤──────────────┤              stable
+
+Whether a transactional batch may be appended at all is `verification.py`'s.
+
 Invariants:
 
     I1  a producer has at most five remembered batches, and the last of them ends just before
         `next_sequence`
     I2  offsets are reported in increasing order
     I3  a transaction is open in `_open_transactions` exactly if its producer says so
+    I4  `_uncommitted_ends` are in the order of their markers
 
 Not here: checking that the header makes sense (`records/validation.py`), waiting until a repeated
 batch is committed (its first copy may still be on its way to the followers), and who may write
 under a transactional id (the transaction coordinator).
 """
 
+from collections import deque
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from tidelog.base.errors import ErrorCode, RequestRefused
-from tidelog.base.ids import NO_OFFSET, NO_TIMESTAMP, Offset, ProducerEpoch, ProducerId
-from tidelog.records.batch import SEQUENCE_MAX, BatchHeader
+from tidelog.base.ids import NO_OFFSET, Offset, ProducerEpoch, ProducerId
+from tidelog.core.transactions.producer import (
+    Producer,
+    after,
+    fenced,
+    judge,
+    may_end,
+    remembered,
+    restored,
+)
+from tidelog.core.transactions.verification import Guard, Guards
+from tidelog.records.batch import BatchHeader
+from tidelog.records.control import ControlType, TransactionEnd
 from tidelog.records.producer import REMEMBERED_BATCHES_MAX, ProducedBatch, ProducerEntry
 
-NO_COORDINATOR_EPOCH = -1
+
+class EndedTransaction(NamedTuple):
+    """A transaction whose marker is in the log now."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+    marker_offset: Offset
+    last_stable_offset: Offset
+    """What is stable as soon as the marker is: where the next transaction begins that is still
+    open, or behind the marker."""
+
+    is_abort: bool
 
 
 class ProducerStates:
@@ -53,6 +98,8 @@ class ProducerStates:
         "_producer_id_expiration_ms",
         "_producers",
         "_producers_max",
+        "_uncommitted_ends",
+        "guards",
     )
 
     def __init__(self, *, producer_id_expiration_ms: int, producers_max: int) -> None:
@@ -60,10 +107,12 @@ class ProducerStates:
         assert producers_max > 0
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._producers_max = producers_max
-        self._producers: dict[int, _Producer] = {}
+        self._producers: dict[int, Producer] = {}
         # In order of first offset, because appending is what opens a transaction.
         self._open_transactions: dict[int, Offset] = {}
         self._last_offset = NO_OFFSET
+        self._uncommitted_ends: deque[tuple[Offset, Offset]] = deque()
+        self.guards = Guards(expiration_ms=producer_id_expiration_ms, guards_max=producers_max)
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -82,6 +131,104 @@ class ProducerStates:
         """Where the undecided transaction of one producer begins, if it has one here."""
         return self._open_transactions.get(producer_id)
 
+    def last_stable_offset(self, high_watermark: Offset) -> Offset:
+        """The end of what a read_committed consumer may see. M4"""
+        if not self._open_transactions and not self._uncommitted_ends:
+            return high_watermark
+        unstable = [
+            first_offset
+            for first_offset, marker_offset in self._uncommitted_ends
+            if marker_offset >= high_watermark
+        ]
+        first_open = self.first_open_transaction_offset
+        if first_open is not None:
+            unstable.append(first_open)
+        return min([high_watermark, *unstable])
+
+    def on_committed(self, high_watermark: Offset) -> bool:
+        """All below `high_watermark` is committed. True if that is news of a marker."""
+        ends = self._uncommitted_ends
+        is_news = False
+        while ends and ends[0][1] < high_watermark:
+            ends.popleft()
+            is_news = True
+        return is_news
+
+    def is_in_transaction(self, header: BatchHeader) -> bool:
+        """Whether the batch goes on with a transaction that is open here."""
+        producer = self._producers.get(header.producer_id)
+        return (
+            producer is not None
+            and producer.transaction_first_offset is not None
+            and producer.epoch == header.producer_epoch
+        )
+
+    def begin_verification(
+        self, header: BatchHeader, *, bumps_epoch: bool, now_ms: int
+    ) -> Guard | None:
+        """What a transactional batch has to bring along if the coordinator vouches for it; None
+        if that is not needed. `bumps_epoch`: in transaction version 2."""
+        if self.is_in_transaction(header):
+            return None
+        return self.guards.begin(header, bumps_epoch=bumps_epoch, now_ms=now_ms)
+
+    def on_transactional_batch(
+        self, header: BatchHeader, guard: Guard | None
+    ) -> ProducedBatch | None:
+        """As `on_batch`, for a batch that is part of a transaction."""
+        producer = self._producers.get(header.producer_id)
+        if producer is not None and header.producer_epoch == producer.epoch:
+            repeated = remembered(producer, header)
+            if repeated is not None:
+                return repeated  # Q4: also after the transaction has ended.
+        self._require_transaction(header, guard)
+        known = self.guards.of(header.producer_id)
+        if known is not None and (producer is None or header.producer_epoch >= producer.epoch):
+            known.require_first(header, has_batches=producer is not None and bool(producer.batches))
+        return self.on_batch(header)
+
+    def on_coordinator_batch(self, header: BatchHeader, guard: Guard | None) -> None:
+        """Decide about what this broker's own coordinator writes in a client's transaction.
+
+        Its batches have no sequence; who writes them knows their order.
+        """
+        self._require_transaction(header, guard)
+        producer = self._producers.get(header.producer_id)
+        if producer is not None and header.producer_epoch < producer.epoch:
+            raise fenced(header.producer_id, producer.epoch, header.producer_epoch)  # Q1
+
+    def _require_transaction(self, header: BatchHeader, guard: Guard | None) -> None:
+        if not self.is_in_transaction(header):
+            self.guards.require(header, guard)
+
+    def on_marker(
+        self,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        *,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> None:
+        """Decide about a coordinator's marker before it is appended. Raises RequestRefused."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return
+        if not may_end(producer, producer_epoch, transaction_version):
+            raise fenced(producer_id, producer.epoch, producer_epoch)  # M2
+        if coordinator_epoch < producer.coordinator_epoch:
+            raise RequestRefused(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} ends a transaction of producer "
+                f"{producer_id}, whose coordinator has epoch {producer.coordinator_epoch} by now",
+            )  # M1
+
+    def on_marker_appended(
+        self, header: BatchHeader, end: TransactionEnd, *, offset: Offset, timestamp_ms: int
+    ) -> EndedTransaction | None:
+        """A marker that `on_marker` let through is in the log. Returns what it has ended."""
+        assert offset > self._last_offset  # I2
+        return self._end_transaction(header, end, offset, timestamp_ms)
+
     def on_batch(self, header: BatchHeader) -> ProducedBatch | None:
         """Decide about a client's batch before it is appended.
 
@@ -99,21 +246,32 @@ class ProducerStates:
             # The common case. It is not a repetition as well: the remembered batches would
             # have to hold all 2^31 sequences there are.
             return None
-        return _judge(producer, header)
+        return judge(producer, header)
 
     def on_appended(self, header: BatchHeader, *, base_offset: Offset, timestamp_ms: int) -> None:
         """A batch that `on_batch` let through is in the log, from `base_offset` on."""
         assert base_offset > self._last_offset  # I2
         self._remember(header, base_offset, timestamp_ms)
 
-    def on_replayed(self, header: BatchHeader) -> None:
-        """A batch was found in the log or copied from the leader: believed, not judged."""
+    def on_replayed(
+        self, header: BatchHeader, end: TransactionEnd | None = None
+    ) -> EndedTransaction | None:
+        """A batch was found in the log or copied from the leader: believed, not judged.
+
+        `end`: what a control batch says. One that says nothing (compaction took its record) has
+        no transaction left to end.
+        """
         if not header.has_producer_id:
-            return
-        if header.is_control:
-            self._end_transaction(header)
-        else:
+            return None
+        if not header.is_control:
             self._remember(header, Offset(header.base_offset), header.max_timestamp_ms)
+            return None
+        if end is None:
+            self._last_offset = Offset(header.last_offset)
+            return None
+        return self._end_transaction(
+            header, end, Offset(header.base_offset), header.max_timestamp_ms
+        )
 
     def on_expiration_changed(self, producer_id_expiration_ms: int) -> None:
         """From the next tick on, producers are remembered for this long (Q7)."""
@@ -122,6 +280,7 @@ class ProducerStates:
 
     def on_tick(self, now_ms: int) -> int:
         """Forget producers that have been silent too long (Q7). Returns how many."""
+        self.guards.on_tick(now_ms)
         expired = [
             producer_id
             for producer_id, producer in self._producers.items()
@@ -146,6 +305,9 @@ class ProducerStates:
             if not producer.batches:
                 del self._producers[producer_id]
         self._last_offset = Offset(end_offset - 1)
+        self._uncommitted_ends = deque(
+            ended for ended in self._uncommitted_ends if ended[1] < end_offset
+        )
         self._find_open_transactions()
         return False
 
@@ -171,8 +333,9 @@ class ProducerStates:
         self._producers = {}
         for entry in entries:
             self._make_room()
-            self._producers[entry.producer_id] = _restored(entry)
+            self._producers[entry.producer_id] = restored(entry)
         self._last_offset = Offset(end_offset - 1)
+        self._uncommitted_ends.clear()
         self._find_open_transactions()
 
     def _remember(self, header: BatchHeader, base_offset: Offset, timestamp_ms: int) -> None:
@@ -189,27 +352,44 @@ class ProducerStates:
         )
         if len(batches) > REMEMBERED_BATCHES_MAX:
             del batches[0]  # I1
-        producer.next_sequence = _after(last_sequence)
+        producer.next_sequence = after(last_sequence)
         producer.last_timestamp_ms = timestamp_ms
-        if header.is_transactional and producer.transaction_first_offset is None:
-            producer.transaction_first_offset = base_offset
-            self._open_transactions[header.producer_id] = base_offset
+        if header.is_transactional:
+            self.guards.forget(header.producer_id)
+            if producer.transaction_first_offset is None:
+                producer.transaction_first_offset = base_offset
+                self._open_transactions[header.producer_id] = base_offset
         self._last_offset = last_offset
 
-    def _end_transaction(self, header: BatchHeader) -> None:
-        # Commit or abort is all the same to the next batch; readers tell them apart elsewhere.
-        producer = self._producers.get(header.producer_id)
+    def _end_transaction(
+        self, header: BatchHeader, end: TransactionEnd, offset: Offset, timestamp_ms: int
+    ) -> EndedTransaction | None:
+        producer_id = ProducerId(header.producer_id)
+        producer = self._producers.get(producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
-            producer = self._start_epoch(header)
-        producer.transaction_first_offset = None
-        producer.last_timestamp_ms = header.max_timestamp_ms
-        self._open_transactions.pop(header.producer_id, None)
-        self._last_offset = Offset(header.last_offset)
+            producer = self._start_epoch(header)  # M3
+        first_offset, producer.transaction_first_offset = producer.transaction_first_offset, None
+        producer.last_timestamp_ms = timestamp_ms
+        producer.coordinator_epoch = end.coordinator_epoch
+        self._open_transactions.pop(producer_id, None)
+        self.guards.forget(producer_id)
+        self._last_offset = Offset(offset + header.last_offset_delta)
+        if first_offset is None:
+            return None
+        self._uncommitted_ends.append((first_offset, offset))
+        still_open = self.first_open_transaction_offset
+        return EndedTransaction(
+            producer_id,
+            first_offset,
+            offset,
+            Offset(offset + 1) if still_open is None else still_open,
+            end.control_type is ControlType.ABORT,
+        )
 
-    def _start_epoch(self, header: BatchHeader) -> "_Producer":
+    def _start_epoch(self, header: BatchHeader) -> Producer:
         """A producer with an empty window, that keeps the transaction it may be in."""
         known = self._producers.get(header.producer_id)
-        started = _Producer(header.producer_epoch)
+        started = Producer(header.producer_epoch)
         if known is None:
             self._make_room()
         else:
@@ -241,89 +421,3 @@ class ProducerStates:
             if producer.transaction_first_offset is not None
         ]
         self._open_transactions = {producer_id: offset for offset, producer_id in sorted(opened)}
-
-
-class _Producer:
-    """One producer's newest epoch on this partition."""
-
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "epoch",
-        "last_timestamp_ms",
-        "next_sequence",
-        "transaction_first_offset",
-    )
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.batches: list[ProducedBatch] = []
-        self.next_sequence = 0
-        self.last_timestamp_ms = NO_TIMESTAMP
-        self.coordinator_epoch = NO_COORDINATOR_EPOCH
-        self.transaction_first_offset: Offset | None = None
-
-    @property
-    def last_offset(self) -> Offset:
-        return self.batches[-1].last_offset if self.batches else NO_OFFSET
-
-    def truncate(self, end_offset: Offset) -> None:
-        while self.batches and self.batches[-1].last_offset >= end_offset:
-            del self.batches[-1]
-        if self.batches:
-            self.next_sequence = _after(self.batches[-1].last_sequence)
-            self.last_timestamp_ms = self.batches[-1].timestamp_ms
-        first_offset = self.transaction_first_offset
-        if first_offset is not None and first_offset >= end_offset:
-            self.transaction_first_offset = None
-
-
-def _judge(producer: _Producer, header: BatchHeader) -> ProducedBatch | None:
-    same_epoch = header.producer_epoch == producer.epoch
-    if same_epoch:
-        repeated = _remembered(producer, header)
-        if repeated is not None:
-            return repeated  # Q4
-    if header.producer_epoch < producer.epoch:
-        raise RequestRefused(
-            ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"producer {header.producer_id} has epoch {producer.epoch}, "
-            f"the batch has {header.producer_epoch}",
-        )  # Q1
-    expected = producer.next_sequence if same_epoch else 0  # Q2, Q3
-    if header.base_sequence != expected:
-        raise RequestRefused(
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"producer {header.producer_id} epoch {header.producer_epoch} sent sequence "
-            f"{header.base_sequence}, expected {expected}",
-        )
-    if producer.transaction_first_offset is not None and not header.is_transactional:
-        raise RequestRefused(
-            ErrorCode.INVALID_TXN_STATE,
-            f"producer {header.producer_id} has a transaction open since offset "
-            f"{producer.transaction_first_offset}, the batch is not part of it",
-        )  # Q6
-    return None
-
-
-def _remembered(producer: _Producer, header: BatchHeader) -> ProducedBatch | None:
-    last_sequence = header.last_sequence
-    for batch in producer.batches:
-        if batch.base_sequence == header.base_sequence and batch.last_sequence == last_sequence:
-            return batch
-    return None
-
-
-def _after(sequence: int) -> int:
-    return 0 if sequence == SEQUENCE_MAX else sequence + 1
-
-
-def _restored(entry: ProducerEntry) -> _Producer:
-    producer = _Producer(entry.producer_epoch)
-    producer.batches = list(entry.batches[-REMEMBERED_BATCHES_MAX:])
-    if producer.batches:
-        producer.next_sequence = _after(producer.batches[-1].last_sequence)
-    producer.last_timestamp_ms = entry.last_timestamp_ms
-    producer.coordinator_epoch = entry.coordinator_epoch
-    producer.transaction_first_offset = entry.current_txn_first_offset
-    return producer

@@ -25,7 +25,12 @@ from tests.unit.broker.world import BROKER, OTHER, replicated
 from tidelog.base.errors import ErrorCode, StorageError
 from tidelog.base.ids import Offset, ProducerId
 from tidelog.records.batch import Codec, read_header
-from tidelog.records.control import ControlType, TransactionEnd, encode_transaction_end
+from tidelog.records.control import (
+    ControlType,
+    TransactionEnd,
+    encode_transaction_end,
+    read_transaction_end,
+)
 from tidelog.records.record import Record, encode_batch
 from tidelog.storage.transaction_index import AbortedTransaction
 from tidelog.wire.api import ApiKey
@@ -741,7 +746,7 @@ def _append_transactional(served: ServedWorld, producer_id: int, end: ControlTyp
         is_control=end is not None,
     )
     log.append(batch, base_offset=offset, last_offset=offset, max_timestamp_ms=NOW_MS)
-    runner.producers.on_replayed(read_header(batch, 0))
+    runner.producers.on_replayed(read_header(batch, 0), read_transaction_end(batch))
     runner.leading.on_append(log.log_end_offset, now_ms=NOW_MS)
 
 

@@ -56,15 +56,6 @@ def test_what_the_leader_has_deleted_was_committed() -> None:
     assert follower.high_watermark == 9
 
 
-@pytest.mark.parametrize(("first_open", "expected"), [(None, 4), (2, 2), (6, 4)])
-def test_nothing_is_stable_from_an_open_transaction_on(
-    first_open: int | None, expected: int
-) -> None:
-    follower = follower_of(high_watermark=4)
-    opened = None if first_open is None else Offset(first_open)
-    assert follower.last_stable_offset(opened) == expected
-
-
 def test_what_was_committed_stays_so_under_the_next_leader() -> None:
     follower = follower_of(high_watermark=4)
     follower.on_leader_changed(BrokerId(2), LeaderEpoch(6))

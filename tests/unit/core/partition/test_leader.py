@@ -157,28 +157,6 @@ def test_checkpointed_high_watermark_is_kept_inside_the_log(
     assert leader.high_watermark == expected
 
 
-def test_last_stable_offset_is_the_high_watermark_without_transactions() -> None:
-    leader = leader_of((1,))
-    append(leader, 5)
-    assert leader.last_stable_offset == 5
-
-
-def test_last_stable_offset_stops_at_an_open_transaction() -> None:
-    leader = leader_of((1,))
-    append(leader, 5)
-    leader.on_transactions_changed(Offset(2))
-    assert leader.last_stable_offset == 2
-    leader.on_transactions_changed(None)
-    assert leader.last_stable_offset == 5
-
-
-def test_last_stable_offset_does_not_pass_the_high_watermark() -> None:
-    leader = leader_of()
-    append(leader, 5)
-    leader.on_transactions_changed(Offset(3))
-    assert leader.last_stable_offset == 0
-
-
 def test_log_start_moves_with_retention() -> None:
     leader = leader_of((1,))
     append(leader, 5)

@@ -6,57 +6,22 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.unit.core.transactions.batches import (
+    EXPIRATION_MS,
+    OTHER,
+    header,
+    marker,
+    states,
+)
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId
-from tidelog.core.transactions.producers import NO_COORDINATOR_EPOCH, ProducerStates
-from tidelog.records.batch import CONTROL_FLAG, SEQUENCE_MAX, TRANSACTIONAL_FLAG, BatchHeader
+from tidelog.core.transactions.producer import NO_COORDINATOR_EPOCH
+from tidelog.core.transactions.producers import ProducerStates
+from tidelog.records.batch import SEQUENCE_MAX, TRANSACTIONAL_FLAG, BatchHeader
+from tidelog.records.control import ControlType, TransactionEnd
 from tidelog.records.producer import REMEMBERED_BATCHES_MAX, ProducedBatch, ProducerEntry
 
-EXPIRATION_MS = 1_000
-PRODUCER = 7
-OTHER = 8
-
-
-def header(
-    sequence: int,
-    *,
-    count: int = 1,
-    producer: int = PRODUCER,
-    epoch: int = 0,
-    offset: int = 0,
-    timestamp_ms: int = 0,
-    attributes: int = 0,
-) -> BatchHeader:
-    return BatchHeader(
-        base_offset=offset,
-        batch_length=49,
-        leader_epoch=0,
-        magic=2,
-        crc=0,
-        attributes=attributes,
-        last_offset_delta=count - 1,
-        base_timestamp_ms=timestamp_ms,
-        max_timestamp_ms=timestamp_ms,
-        producer_id=producer,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-        record_count=count,
-    )
-
-
-def marker(*, offset: int, producer: int = PRODUCER, epoch: int = 0, at_ms: int = 0) -> BatchHeader:
-    return header(
-        -1,
-        producer=producer,
-        epoch=epoch,
-        offset=offset,
-        timestamp_ms=at_ms,
-        attributes=CONTROL_FLAG | TRANSACTIONAL_FLAG,
-    )
-
-
-def states(producers_max: int = 100) -> ProducerStates:
-    return ProducerStates(producer_id_expiration_ms=EXPIRATION_MS, producers_max=producers_max)
+COMMITTED = TransactionEnd(ControlType.COMMIT, 0)
 
 
 def append(producers: ProducerStates, batch: BatchHeader, base_offset: int) -> None:
@@ -64,6 +29,10 @@ def append(producers: ProducerStates, batch: BatchHeader, base_offset: int) -> N
     producers.on_appended(
         batch, base_offset=Offset(base_offset), timestamp_ms=batch.max_timestamp_ms
     )
+
+
+def replay_end(producers: ProducerStates, end: BatchHeader) -> None:
+    producers.on_replayed(end, COMMITTED)
 
 
 def refusal(producers: ProducerStates, batch: BatchHeader) -> ErrorCode:
@@ -194,7 +163,7 @@ def test_producer_in_a_transaction_does_not_expire() -> None:
     producers = states()
     append(producers, header(0, attributes=TRANSACTIONAL_FLAG), 0)
     assert producers.on_tick(10 * EXPIRATION_MS) == 0
-    producers.on_replayed(marker(offset=1))
+    replay_end(producers, marker(offset=1))
     assert producers.on_tick(10 * EXPIRATION_MS) == 1
 
 
@@ -211,30 +180,30 @@ def test_oldest_open_transaction_is_the_first_unstable_one() -> None:
     append(producers, header(0, attributes=TRANSACTIONAL_FLAG), 0)
     append(producers, header(0, producer=OTHER, attributes=TRANSACTIONAL_FLAG), 1)
     assert producers.first_open_transaction_offset == 0
-    producers.on_replayed(marker(offset=2))
+    replay_end(producers, marker(offset=2))
     assert producers.first_open_transaction_offset == 1
-    producers.on_replayed(marker(offset=3, producer=OTHER))
+    replay_end(producers, marker(offset=3, producer=OTHER))
     assert producers.first_open_transaction_offset is None
 
 
 def test_sequence_goes_on_after_the_marker_of_the_same_epoch() -> None:
     producers = states()
     append(producers, header(0, attributes=TRANSACTIONAL_FLAG), 0)
-    producers.on_replayed(marker(offset=1))
+    replay_end(producers, marker(offset=1))
     assert producers.on_batch(header(1)) is None
 
 
 def test_marker_of_a_newer_epoch_fences_the_producer() -> None:
     producers = states()
     append(producers, header(0, attributes=TRANSACTIONAL_FLAG), 0)
-    producers.on_replayed(marker(offset=1, epoch=1))
+    replay_end(producers, marker(offset=1, epoch=1))
     assert refusal(producers, header(1, epoch=0)) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert producers.on_batch(header(0, epoch=1)) is None
 
 
 def test_marker_of_a_producer_nobody_knows_is_remembered() -> None:
     producers = states()
-    producers.on_replayed(marker(offset=0, epoch=2))
+    replay_end(producers, marker(offset=0, epoch=2))
     assert refusal(producers, header(0, epoch=1)) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
@@ -281,7 +250,7 @@ def test_restored_transactions_are_ordered_by_their_first_offset() -> None:
 
 def test_entry_without_batches_expects_sequence_zero() -> None:
     producers = states()
-    producers.on_replayed(marker(offset=0))
+    replay_end(producers, marker(offset=0))
     restored = states()
     restored.restore(producers.entries(), end_offset=Offset(1))
     assert refusal(restored, header(5)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -495,7 +464,7 @@ class JudgesLikeAReaderOfTheWholeLog(RuleBasedStateMachine):
             epoch=known[-1].producer_epoch + epoch_step,
             at_ms=self.now_ms,
         )
-        self.producers.on_replayed(end)
+        replay_end(self.producers, end)
         self.log.batches.append(end)
 
     @rule()
@@ -509,7 +478,7 @@ class JudgesLikeAReaderOfTheWholeLog(RuleBasedStateMachine):
         self.producers = states()
         for batch in self.log.batches:
             if batch.base_offset >= self.log.forgotten_before.get(batch.producer_id, 0):
-                self.producers.on_replayed(batch)
+                self.producers.on_replayed(batch, COMMITTED if batch.is_control else None)
 
     @precondition(lambda self: self.log.batches)
     @rule(data=st.data())
