@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from tidelog.broker.partition_runner import PartitionRunner
-from tidelog.core.partition.leader import PartitionLeader
 from tidelog.sim.observation import Cluster, Sight
 from tidelog.sim.transaction_ledger import Outcome, Transaction, TransactionLedger
 from tidelog.sim.transaction_reader import CommittedReader
@@ -66,10 +65,10 @@ class TransactionsChecker:
         reads = [reader.offsets for reader in self._readers]
         leaders = {
             partition: None
-            if leader is None
-            else (leader.last_stable_offset, leader.high_watermark, leader.log_end_offset)
+            if led is None
+            else (led.last_stable_offset, led.high_watermark, led.announced_end_offset)
             for partition in range(self._partition_count)
-            for leader in [self._leader(partition)]
+            for led in [self._led(partition)]
         }
         return f"stable, committed, end by partition are {leaders}, readers are at {reads}"
 
@@ -77,17 +76,17 @@ class TransactionsChecker:
         """Where each partition ends, if all of it is stable."""
         ends: list[int] = []
         for partition in range(self._partition_count):
-            leader = self._leader(partition)
-            if leader is None or leader.last_stable_offset < leader.log_end_offset:
+            led = self._led(partition)
+            if led is None or led.last_stable_offset < led.announced_end_offset:
                 return None
-            ends.append(leader.log_end_offset)
+            ends.append(led.announced_end_offset)
         return ends
 
-    def _leader(self, partition: int) -> PartitionLeader | None:
+    def _led(self, partition: int) -> PartitionRunner | None:
         state = self._cluster.state(partition)
         broker = None if state is None else self._cluster.brokers.get(state.leader)
         runner = None if broker is None else broker.runner(self._topic, partition)
-        return None if runner is None else runner.leader
+        return None if runner is None or runner.leader is None else runner
 
     # -- at the end ------------------------------------------------------------------------------
 
