@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 _GOLDEN = Path(__file__).parent.parent / "compatibility" / "golden"
@@ -34,3 +35,25 @@ def kafka_group_records() -> list[tuple[bytes, bytes | None]]:
         (base64.b64decode(key), None if value is None else base64.b64decode(value))
         for key, value in recorded
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTransactions:
+    """How Kafka 4.3.0 answered the steps of `transaction_steps.py`, and what it wrote."""
+
+    answers: list[list[object] | None]
+    names: dict[int, str]
+    """Of producer ids, in the answers."""
+    records: list[tuple[bytes, bytes | None]]
+
+
+def kafka_transactions() -> RecordedTransactions:
+    recorded = json.loads((_GOLDEN / "kafka-4.3.0-transactions.json").read_text("utf-8"))
+    return RecordedTransactions(
+        answers=recorded["answers"],
+        names={int(producer_id): name for producer_id, name in recorded["ids"].items()},
+        records=[
+            (base64.b64decode(key), None if value is None else base64.b64decode(value))
+            for key, value in recorded["records"]
+        ],
+    )

@@ -1,0 +1,468 @@
+"""The part of the transaction coordinator that belongs to one partition of `__transaction_state`.
+
+A shard (`core/coordinators.py`) for the transactional ids that fall to its partition (D3).
+
+    InitProducerId ─▶ Empty ─ AddPartitions ─▶ Ongoing ─ EndTxn ─▶ Prepare ─ markers ─▶ Complete
+                                                  │                   ▲        written
+                                                  └── time-out, or a new instance of the producer
+
+Rules, those of a Kafka 4.3 broker:
+
+    T1  Epochs fence. Only the newest epoch of a transactional id gets anything done; an older one
+        is answered with PRODUCER_FENCED. The one exception does nothing: the last EndTxn again,
+        with transaction version 2 (`ending.py`).
+    T2  A transaction has one outcome: what its Prepare record says. Nothing but its Complete record
+        follows a Prepare record, and whoever asks for anything else meanwhile is told to come back
+        (CONCURRENT_TRANSACTIONS).
+    T3  Markers are sent when the Prepare record is committed, not before, to every partition of
+        the transaction; the Complete record is written when all have answered, not before.
+    T4  Every prepared transaction completes, whoever coordinates it: a shard that loads a Prepare
+        record sends its markers, again if need be.
+    T5  An answer about markers counts for the `WriteMarkers` that it answers, no other.
+    T6  A transaction that is open for longer than its time-out is aborted, with an epoch that
+        fences its producer. So is one whose producer has a new instance: that is told to come
+        back.
+    T7  An id whose epochs are used up goes on with a new producer id; the last epoch there is, is
+        kept for fencing.
+    T8  A transactional id without a transaction is forgotten when it has not changed for
+        `transactional.id.expiration.ms`.
+    T9  A transaction's record fits into a batch of the log: partitions that do not are refused.
+
+What is only in memory (W1): who has answered of those that were sent markers, and the epoch before
+the current one, so that InitProducerId sent again to another coordinator is refused; as in Kafka.
+
+Not here: which broker leads a partition, how often it is asked (`broker/marker_sender.py`), and
+what a marker does to a partition.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from tidelog.base.errors import ErrorCode, RequestRefused
+from tidelog.base.ids import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+)
+from tidelog.core.coordinators import NO_EFFECTS, Effect, Effects, Perform, Reply, Token, Write
+from tidelog.core.deadlines import Deadlines
+from tidelog.core.transactions.ending import Verdict, judge
+from tidelog.core.transactions.initializing import (
+    Claim,
+    TakeProducerId,
+    next_epoch,
+    require_claim,
+)
+from tidelog.core.transactions.listing import TransactionFilter, listed
+from tidelog.core.transactions.transitions import completed, new, prepared, with_partitions
+from tidelog.records.transactions import (
+    IDLE,
+    PREPARED,
+    VERSION_WITH_BUMP,
+    TransactionForgotten,
+    TransactionMetadata,
+    TransactionRecord,
+    TransactionState,
+)
+
+_RECORD_FIXED_BYTES = 200
+_TOPIC_FIXED_BYTES = 16
+_PARTITION_BYTES = 4
+_PARTITIONS_MAX = 40_000
+"""Far below what a reader of records takes in one piece."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionLimits:
+    """The settings that transactions are subject to."""
+
+    timeout_max_ms: int
+    id_expiration_ms: int
+    abort_interval_ms: int
+    """How often transactions that ran out of time are looked for, at most."""
+    expiry_interval_ms: int
+    """How often ids that expired are looked for, at most."""
+    record_max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMarkers:
+    """Tell these partitions how a transaction ended; `on_markers_written` when they know."""
+
+    number: int
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    is_commit: bool
+    transaction_version: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerAnswer:
+    """What a producer has from now on; or why it has nothing."""
+
+    code: ErrorCode
+    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAnswer:
+    """Which of the partitions are in the transaction now."""
+
+    codes: dict[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeAnswer:
+    """One transactional id; None if it is not known."""
+
+    metadata: TransactionMetadata | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Completion:
+    """Who has not answered yet of those that were sent markers."""
+
+    number: int
+    unanswered: set[TopicPartition]
+
+
+class TransactionShard:
+    """Looks after the transactional ids of one partition."""
+
+    def __init__(self, *, limits: TransactionLimits, take_producer_id: TakeProducerId) -> None:
+        self._limits = limits
+        self._take_producer_id = take_producer_id
+        self._transactions: dict[str, TransactionMetadata] = {}
+        self._completions: dict[str, _Completion] = {}
+        self._last_number = 0
+        self._timeouts: Deadlines[str] = Deadlines()
+        self._expiries: Deadlines[str] = Deadlines()
+        self._abort_look_ms = 0
+        self._expiry_look_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._transactions)
+
+    # -- loading -----------------------------------------------------------------------------------
+
+    def replay(self, record: TransactionRecord) -> None:
+        """Believe what the log says."""
+        if isinstance(record, TransactionForgotten):
+            self._transactions.pop(record.transactional_id, None)
+        else:
+            self._transactions[record.transactional_id] = record
+
+    def on_loaded(self, now_ms: int) -> Effects:
+        """The log has been read to its end: timers begin, what is prepared is completed. T4"""
+        self._abort_look_ms = now_ms + self._limits.abort_interval_ms
+        self._expiry_look_ms = now_ms + self._limits.expiry_interval_ms
+        effects: list[Effect] = []
+        for metadata in tuple(self._transactions.values()):
+            self._set_timers(metadata)
+            if metadata.state in PREPARED:
+                effects += self._complete_when_written(metadata, now_ms)
+        return effects
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def on_init_producer_id(
+        self,
+        transactional_id: str,
+        *,
+        timeout_ms: int,
+        claim: Claim | None,
+        token: Token,
+        now_ms: int,
+    ) -> Effects:
+        """A producer wants the transactional id, or its next epoch. Answer: `ProducerAnswer`."""
+        if not transactional_id:
+            raise RequestRefused(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self._limits.timeout_max_ms:
+            raise RequestRefused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        known = self._transactions.get(transactional_id)
+        if known is None:
+            known = new(
+                transactional_id, self._take_producer_id(), timeout_ms=timeout_ms, now_ms=now_ms
+            )
+            self._require_size(known)
+        try:
+            require_claim(known, claim)
+            _require_not_completing(known)
+            if known.state is TransactionState.ONGOING:
+                effects = self._abort_with_fence(known, now_ms)
+                concurrent = ProducerAnswer(ErrorCode.CONCURRENT_TRANSACTIONS)
+                return [*effects, Reply(token, concurrent)]
+            metadata = next_epoch(
+                known,
+                claim,
+                take_producer_id=self._take_producer_id,
+                timeout_ms=timeout_ms,
+                now_ms=now_ms,
+            )
+        except RequestRefused as refusal:
+            return [Reply(token, ProducerAnswer(refusal.code))]
+        answer = ProducerAnswer(ErrorCode.NONE, metadata.producer_id, metadata.producer_epoch)
+        return [self._change(metadata), Reply(token, answer)]
+
+    def on_add_partitions(
+        self,
+        transactional_id: str,
+        *,
+        producer: Claim,
+        partitions: Collection[TopicPartition],
+        client_version: int,
+        token: Token,
+        now_ms: int,
+    ) -> Effects:
+        """The transaction is to reach to these as well. Answer: `PartitionsAnswer`."""
+        try:
+            known = self._require_producer(transactional_id, producer)
+            _require_not_completing(known)
+            codes = dict.fromkeys(partitions, ErrorCode.NONE)
+            if known.state is TransactionState.ONGOING and known.partitions.issuperset(partitions):
+                return [Reply(token, PartitionsAnswer(codes))]
+            metadata = with_partitions(
+                known, partitions, client_version=client_version, now_ms=now_ms
+            )
+            self._require_size(metadata)
+        except RequestRefused as refusal:
+            return [Reply(token, PartitionsAnswer(dict.fromkeys(partitions, refusal.code)))]
+        return [self._change(metadata), Reply(token, PartitionsAnswer(codes))]
+
+    def on_verify_partitions(
+        self,
+        transactional_id: str,
+        *,
+        producer: Claim,
+        partitions: Collection[TopicPartition],
+        token: Token,
+    ) -> Effects:
+        """A broker asks whether these are in the transaction. Answer: `PartitionsAnswer`."""
+        try:
+            known = self._require_producer(transactional_id, producer)
+            _require_not_completing(known)
+        except RequestRefused as refusal:
+            return [Reply(token, PartitionsAnswer(dict.fromkeys(partitions, refusal.code)))]
+        codes = {
+            partition: ErrorCode.NONE
+            if partition in known.partitions
+            else ErrorCode.TRANSACTION_ABORTABLE
+            for partition in partitions
+        }
+        return [Reply(token, PartitionsAnswer(codes))]
+
+    def on_end(
+        self,
+        transactional_id: str,
+        *,
+        producer: Claim,
+        is_commit: bool,
+        client_version: int,
+        token: Token,
+        now_ms: int,
+    ) -> Effects:
+        """The producer commits or aborts. Answer: `ProducerAnswer`, with what it goes on with."""
+        try:
+            known = self._require_known(transactional_id)
+            verdict = judge(
+                known,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                is_commit=is_commit,
+                client_version=client_version,
+            )
+            if verdict is Verdict.HAS_ENDED:
+                return [Reply(token, _answer_to_end(known, client_version))]
+            effects = self._end(
+                known, is_commit=is_commit, client_version=client_version, now_ms=now_ms
+            )
+        except RequestRefused as refusal:
+            return [Reply(token, ProducerAnswer(refusal.code))]
+        ended = self._transactions[transactional_id]
+        if ended.state in PREPARED:
+            ended = completed(ended, now_ms=now_ms)
+        return [*effects, Reply(token, _answer_to_end(ended, client_version))]
+
+    def on_describe(self, transactional_id: str, *, token: Token) -> Effects:
+        """Answer: `DescribeAnswer`."""
+        return [Reply(token, DescribeAnswer(self._transactions.get(transactional_id)))]
+
+    def on_list(self, wanted: TransactionFilter, *, token: Token, now_ms: int) -> Effects:
+        """Answer: a tuple of `ListedTransaction`."""
+        return [Reply(token, listed(self._transactions.values(), wanted, now_ms))]
+
+    # -- markers -----------------------------------------------------------------------------------
+
+    def on_markers_written(
+        self,
+        transactional_id: str,
+        number: int,
+        partitions: Iterable[TopicPartition],
+        now_ms: int,
+    ) -> Effects:
+        """These have the marker of `WriteMarkers` `number`, or are gone and need none. T5"""
+        completion = self._completions.get(transactional_id)
+        if completion is None or completion.number != number:
+            return NO_EFFECTS
+        completion.unanswered.difference_update(partitions)
+        if completion.unanswered:
+            return NO_EFFECTS
+        return [self._complete(self._transactions[transactional_id], now_ms)]
+
+    # -- time --------------------------------------------------------------------------------------
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When there is something to do, if nothing happens before."""
+        times_ms = [
+            max(due_ms, look_ms)
+            for due_ms, look_ms in (
+                (self._timeouts.next_ms, self._abort_look_ms),
+                (self._expiries.next_ms, self._expiry_look_ms),
+            )
+            if due_ms is not None
+        ]
+        return min(times_ms, default=None)
+
+    def on_tick(self, now_ms: int) -> Effects:
+        """Abort what has run out of time, forget what nobody has used."""
+        effects: list[Effect] = []
+        if now_ms >= self._abort_look_ms:
+            effects += self._abort_overdue(now_ms)
+        if now_ms >= self._expiry_look_ms:
+            effects += self._forget_expired(now_ms)
+        return effects
+
+    def _abort_overdue(self, now_ms: int) -> list[Effect]:
+        """T6"""
+        effects: list[Effect] = []
+        overdue = self._timeouts.due(now_ms)
+        if overdue:
+            self._abort_look_ms = now_ms + self._limits.abort_interval_ms
+        for transactional_id in overdue:
+            known = self._transactions[transactional_id]
+            try:
+                effects += self._abort_with_fence(known, now_ms)
+            except RequestRefused:
+                # There is no producer id for it (T7). There will be, some time later.
+                self._set_timers(known)
+        return effects
+
+    def _forget_expired(self, now_ms: int) -> list[Effect]:
+        """T8"""
+        expired = self._expiries.due(now_ms)
+        if not expired:
+            return []
+        self._expiry_look_ms = now_ms + self._limits.expiry_interval_ms
+        for transactional_id in expired:
+            del self._transactions[transactional_id]
+        return [Write(tuple(TransactionForgotten(expired_id) for expired_id in expired))]
+
+    # -- changes -----------------------------------------------------------------------------------
+
+    def _abort_with_fence(self, known: TransactionMetadata, now_ms: int) -> list[Effect]:
+        """Raises RequestRefused if that takes a producer id and there is none. T6, T7"""
+        return self._end(known, is_commit=False, client_version=VERSION_WITH_BUMP, now_ms=now_ms)
+
+    def _end(
+        self, known: TransactionMetadata, *, is_commit: bool, client_version: int, now_ms: int
+    ) -> list[Effect]:
+        needs_id = client_version >= VERSION_WITH_BUMP and known.is_epoch_exhausted
+        metadata = prepared(
+            known,
+            is_commit=is_commit,
+            client_version=client_version,
+            next_producer_id=self._take_producer_id() if needs_id else NO_PRODUCER_ID,
+            now_ms=now_ms,
+        )
+        return [self._change(metadata), *self._complete_when_written(metadata, now_ms)]
+
+    def _complete_when_written(
+        self, metadata: TransactionMetadata, now_ms: int
+    ) -> tuple[Effect, ...]:
+        """Send the markers; a transaction without partitions has all of them already. T3"""
+        if not metadata.partitions:
+            return (self._complete(metadata, now_ms),)
+        self._last_number += 1
+        self._completions[metadata.transactional_id] = _Completion(
+            self._last_number, set(metadata.partitions)
+        )
+        markers = WriteMarkers(
+            number=self._last_number,
+            transactional_id=metadata.transactional_id,
+            producer_id=metadata.producer_id,
+            producer_epoch=metadata.producer_epoch,
+            is_commit=metadata.state is TransactionState.PREPARE_COMMIT,
+            transaction_version=metadata.client_version,
+            partitions=metadata.partitions,
+        )
+        return (Perform(markers),)
+
+    def _complete(self, metadata: TransactionMetadata, now_ms: int) -> Write:
+        self._completions.pop(metadata.transactional_id, None)
+        return self._change(completed(metadata, now_ms=now_ms))
+
+    def _change(self, metadata: TransactionMetadata) -> Write:
+        self._transactions[metadata.transactional_id] = metadata
+        self._set_timers(metadata)
+        return Write((metadata,))
+
+    def _set_timers(self, metadata: TransactionMetadata) -> None:
+        transactional_id = metadata.transactional_id
+        self._timeouts.cancel(transactional_id)
+        self._expiries.cancel(transactional_id)
+        if metadata.state is TransactionState.ONGOING:
+            self._timeouts.set(transactional_id, metadata.start_ms + metadata.timeout_ms + 1)
+        elif metadata.state in IDLE:
+            expires_ms = metadata.last_update_ms + self._limits.id_expiration_ms
+            self._expiries.set(transactional_id, expires_ms)
+
+    # -- refusals ----------------------------------------------------------------------------------
+
+    def _require_known(self, transactional_id: str) -> TransactionMetadata:
+        if not transactional_id:
+            raise RequestRefused(ErrorCode.INVALID_REQUEST)
+        known = self._transactions.get(transactional_id)
+        if known is None:
+            raise RequestRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return known
+
+    def _require_producer(self, transactional_id: str, producer: Claim) -> TransactionMetadata:
+        """T1"""
+        known = self._require_known(transactional_id)
+        if known.producer_id != producer.producer_id:
+            raise RequestRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if known.producer_epoch != producer.producer_epoch:
+            raise RequestRefused(ErrorCode.PRODUCER_FENCED)
+        return known
+
+    def _require_size(self, metadata: TransactionMetadata) -> None:
+        """T9"""
+        topics = {partition.topic for partition in metadata.partitions}
+        size_bytes = (
+            _RECORD_FIXED_BYTES
+            + len(metadata.transactional_id.encode())
+            + sum(len(topic.encode()) + _TOPIC_FIXED_BYTES for topic in topics)
+            + _PARTITION_BYTES * len(metadata.partitions)
+        )
+        is_too_long = len(metadata.partitions) > _PARTITIONS_MAX
+        if is_too_long or size_bytes > self._limits.record_max_bytes:
+            raise RequestRefused(ErrorCode.UNKNOWN_SERVER_ERROR, "the transaction is too large")
+
+
+def _require_not_completing(known: TransactionMetadata) -> None:
+    """T2"""
+    if known.state in PREPARED:
+        raise RequestRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def _answer_to_end(metadata: TransactionMetadata, client_version: int) -> ProducerAnswer:
+    """A producer of version 0 keeps what it has."""
+    if client_version < VERSION_WITH_BUMP:
+        return ProducerAnswer(ErrorCode.NONE)
+    return ProducerAnswer(ErrorCode.NONE, metadata.producer_id, metadata.producer_epoch)
