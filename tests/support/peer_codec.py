@@ -6,6 +6,15 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from tests.support.kio_codec import int32s, int64s, names, topic_ids
+from tidelog.wire.add_partitions_to_txn import (
+    AddedPartitions,
+    AddedResult,
+    AddPartitionsToTxnResponse,
+    decode_add_partitions_to_txn,
+    decode_add_partitions_to_txn_response,
+    encode_add_partitions_to_txn_request,
+    encode_add_partitions_to_txn_response,
+)
 from tidelog.wire.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -76,6 +85,14 @@ from tidelog.wire.update_metadata import (
     decode_update_metadata_response,
     encode_update_metadata_request,
     encode_update_metadata_response,
+)
+from tidelog.wire.write_txn_markers import (
+    MarkerResult,
+    TransactionMarker,
+    decode_write_txn_markers,
+    decode_write_txn_markers_response,
+    encode_write_txn_markers_request,
+    encode_write_txn_markers_response,
 )
 
 _ids = st.lists(int32s, max_size=4).map(tuple)
@@ -156,6 +173,52 @@ def _fetch_response(version: int) -> PeerCodec:
 
 
 PEER_CODECS: Mapping[str, PeerCodec] = {
+    "WriteTxnMarkers request": PeerCodec(
+        decode_write_txn_markers,
+        2,
+        request_body(
+            encode_write_txn_markers_request(
+                2, 7, "peer", [TransactionMarker(5, 1, True, [("topic", [0, 1])], 3, 2)]
+            ),
+            ApiKey.WRITE_TXN_MARKERS,
+            2,
+        ),
+    ),
+    "WriteTxnMarkers response": PeerCodec(
+        decode_write_txn_markers_response,
+        2,
+        response_body(
+            encode_write_txn_markers_response(
+                2, 7, [MarkerResult(5, [("topic", [(0, 0), (1, 6)])])]
+            ),
+            ApiKey.WRITE_TXN_MARKERS,
+            2,
+        ),
+    ),
+    "AddPartitionsToTxn request": PeerCodec(
+        decode_add_partitions_to_txn,
+        5,
+        request_body(
+            encode_add_partitions_to_txn_request(
+                5, 7, "peer", [AddedPartitions("id", 5, 1, False, [("topic", [0, 1])])]
+            ),
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            5,
+        ),
+    ),
+    "AddPartitionsToTxn response": PeerCodec(
+        decode_add_partitions_to_txn_response,
+        5,
+        response_body(
+            encode_add_partitions_to_txn_response(
+                5,
+                7,
+                AddPartitionsToTxnResponse(0, 0, [AddedResult("id", [("topic", [(0, 0)])])]),
+            ),
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            5,
+        ),
+    ),
     "Fetch response by name": _fetch_response(12),
     "Fetch response by id": _fetch_response(17),
     "Envelope request": PeerCodec(
