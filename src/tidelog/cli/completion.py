@@ -19,3 +19,16 @@ def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
     except TidelogError:
         return []
     return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_group(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of groups that begin like what was typed; none if the cluster does not answer."""
+    from tidelog.client.groups import Groups  # noqa: PLC0415 - only for those who press Tab
+
+    bootstrap = context.params.get("bootstrap") or DEFAULT_BOOTSTRAP
+    try:
+        with Groups(bootstrap, timeout_s=_ANSWER_WITHIN_S) as groups:
+            names = [group.group_id for group in groups.listings()]
+    except TidelogError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
