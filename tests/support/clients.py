@@ -142,6 +142,39 @@ def read_partition(bootstrap: str, topic: str, partition: int) -> list[StoredRec
         consumer.close()
 
 
+def read_committed(bootstrap: str, topic: str, partition: int) -> list[StoredRecord]:
+    """What a read_committed consumer is given, from the start to the last stable offset."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "read-committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    records: list[StoredRecord] = []
+    deadline = time.monotonic() + CLIENT_TIMEOUT_S
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        while time.monotonic() < deadline:
+            message = consumer.poll(0.5)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                records.append(_stored(message))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return records
+            else:
+                raise DeliveryFailed(str(error))
+    finally:
+        consumer.close()
+    raise TimeoutError(f"no end of {topic}-{partition} after {len(records)} records")
+
+
 def offset_by_timestamp(bootstrap: str, topic: str, partition: int, timestamp_ms: int) -> int:
     """The first offset with this timestamp or a later one; -1 if there is none."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "times", "log_level": 0})

@@ -68,6 +68,9 @@ class KafkaTools:
     def reassign_partitions(self, *arguments: str) -> str:
         return self._run("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", *arguments)
 
+    def consumer_groups(self, *arguments: str) -> str:
+        return self._run("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *arguments)
+
     def api_versions(self, *arguments: str) -> str:
         return self._run("org.apache.kafka.tools.BrokerApiVersionsCommand", *arguments)
 
