@@ -29,6 +29,30 @@ def plain_batch(
     return encode_plain_batch(records, codec)
 
 
+def transactional_batch(
+    sequence: int = 0,
+    *,
+    count: int = 1,
+    producer: int = 7,
+    epoch: int = 0,
+    timestamp_ms: int = NOW_MS,
+) -> bytearray:
+    """As a producer sends it in a transaction."""
+    return encode_batch(
+        [
+            Record(number, timestamp_ms, b"key", b"value %d" % (sequence + number), ())
+            for number in range(count)
+        ],
+        leader_epoch=-1,
+        codec=Codec.NONE,
+        producer_id=producer,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        is_transactional=True,
+        is_control=False,
+    )
+
+
 def idempotent_batch(
     record_count: int = 3,
     *,

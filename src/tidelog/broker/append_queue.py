@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ports import BytesLike, Clock
+from tidelog.broker.append_terms import Terms
 from tidelog.broker.memory import MemoryBound
 from tidelog.wire.produce import PartitionProduceResult
 
@@ -41,13 +42,13 @@ class Preparation(Enum):
 
 
 class QueuedAppend(NamedTuple):
-    """One client's batch and whom to tell what became of it."""
+    """A batch, how to judge it, and whom to tell what became of it."""
 
     records: bytearray
     acks: int
     settle: Settle
+    terms: Terms
     is_rewritten: bool
-    is_own: bool
 
 
 class AppendQueue:
@@ -95,11 +96,11 @@ class AppendQueue:
         self.must_wait = False
         """Whether the next batch has to be pushed; otherwise it may be appended at once."""
 
-    def push(self, records: BytesLike, acks: int, settle: Settle, *, is_own: bool = False) -> None:
-        """Queue a copy of `records`; `is_own`: the broker's, who knows what it writes."""
+    def push(self, records: BytesLike, acks: int, settle: Settle, terms: Terms) -> None:
+        """Queue a copy of `records`."""
         self._memory.hold(len(records))
         self._appends.append(
-            QueuedAppend(bytearray(records), acks, settle, is_rewritten=False, is_own=is_own)
+            QueuedAppend(bytearray(records), acks, settle, terms, is_rewritten=False)
         )
         self.must_wait = True
 

@@ -12,11 +12,14 @@ from functools import partial
 from typing import Generic
 
 from tidelog.base.errors import ErrorCode, RequestRefused
+from tidelog.base.ids import Offset
 from tidelog.base.ports import Clock
+from tidelog.broker.append_terms import Marker
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.shard_runner import S, ShardKind, ShardRunner
 from tidelog.core.coordinators import Effects, Transactional, partition_of
+from tidelog.records.control import ControlType
 
 
 class Coordinators(Generic[S]):
@@ -75,6 +78,7 @@ class Coordinators(Generic[S]):
     def attach(self, partition: PartitionRunner) -> None:
         """Follow the role of `partition`, which has none yet."""
         partition.role_watcher = partial(self.on_role, partition)
+        partition.marker_watcher = partial(self._on_marker, partition)
 
     def on_role(self, partition: PartitionRunner) -> None:
         """`partition` is led here now, in a new epoch, or not any more."""
@@ -92,10 +96,11 @@ class Coordinators(Generic[S]):
                 reply_timeout_ms=self._reply_timeout_ms,
             )
 
-    def on_transaction_ended(
-        self, partition: PartitionRunner, producer: Transactional, *, is_committed: bool
-    ) -> None:
-        """A marker was appended to `partition`."""
+    def _on_marker(self, partition: PartitionRunner, marker: Marker, end_offset: Offset) -> None:
         runner = self._runners.get(partition.partition)
         if runner is not None:
-            runner.on_transaction_ended(producer, is_committed=is_committed)
+            runner.on_transaction_ended(
+                Transactional(marker.producer_id, marker.producer_epoch),
+                is_committed=marker.end.control_type is ControlType.COMMIT,
+                end_offset=end_offset,
+            )

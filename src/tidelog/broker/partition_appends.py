@@ -30,11 +30,20 @@ from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 from tidelog.base.ports import BytesLike
 from tidelog.broker.append_queue import Preparation, QueuedAppend, Settle
+from tidelog.broker.append_terms import NO_GUARD, FromClient, FromCoordinator, Marker
 from tidelog.broker.produce_results import refused_by, refused_partition
 from tidelog.broker.served_partition import ServedPartition, announce
 from tidelog.core.partition.effects import ADVANCED
 from tidelog.core.partition.leader import PartitionLeader
-from tidelog.records.batch import BatchHeader, read_header, stamp, stamp_log_append_time
+from tidelog.records.batch import (
+    CONTROL_FLAG,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    read_header,
+    stamp,
+    stamp_log_append_time,
+)
+from tidelog.records.control import encode_marker, read_transaction_end
 from tidelog.records.validation import needs_rewrite, rewrite, validate_produce
 from tidelog.wire.produce import PartitionProduceResult
 
@@ -59,7 +68,13 @@ class PartitionAppends(ServedPartition):
     __slots__ = ()
 
     def append(
-        self, records: memoryview, *, acks: int, now_ms: int, settle: Settle
+        self,
+        records: memoryview | bytearray,
+        *,
+        acks: int,
+        now_ms: int,
+        settle: Settle,
+        terms: FromClient = NO_GUARD,
     ) -> PartitionProduceResult | None:
         """Append a client's batch. None: not decided yet, `settle` is called with the result.
 
@@ -67,11 +82,11 @@ class PartitionAppends(ServedPartition):
         """
         queue = self._queue
         if queue.must_wait and not self.is_offline:
-            queue.push(records, acks, settle)
+            queue.push(records, acks, settle, terms)
             return None
-        attempt = self._attempt(records, acks, now_ms, settle, is_rewritten=False)
+        attempt = self._attempt(records, acks, now_ms, settle, terms, is_rewritten=False)
         if isinstance(attempt, Preparation):
-            queue.push(records, acks, settle)
+            queue.push(records, acks, settle, terms)
             queue.prepare(attempt, now_ms)
             return None
         return attempt
@@ -82,29 +97,69 @@ class PartitionAppends(ServedPartition):
         """Append what this broker itself has to say in an internal topic, with acks=all.
 
         It is believed: neither validated nor rewritten, nor looked for among a producer's batches.
-        Otherwise as `append`.
+        Otherwise as `append`. What is part of a client's transaction is refused if a marker that
+        came before has ended that.
         """
+        header = read_header(batch, 0)
+        terms = FromCoordinator(self.producers.guards.of(header.producer_id))
+        return self._append_internal(batch, now_ms, settle, terms)
+
+    def append_marker(
+        self, marker: Marker, *, now_ms: int, settle: Settle
+    ) -> PartitionProduceResult | None:
+        """End a transaction in this partition, with acks=all. Otherwise as `append`."""
+        batch = encode_marker(
+            marker.end,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            timestamp_ms=now_ms,
+        )
+        return self._append_internal(batch, now_ms, settle, marker)
+
+    def _append_internal(
+        self, batch: bytearray, now_ms: int, settle: Settle, terms: FromCoordinator | Marker
+    ) -> PartitionProduceResult | None:
         queue = self._queue
         if queue.must_wait and not self.is_offline:
-            queue.push(batch, ACKS_ALL, settle, is_own=True)
+            queue.push(batch, ACKS_ALL, settle, terms)
             return None
-        attempt = self._attempt_own(batch, now_ms, settle)
+        attempt = self._attempt_internal(batch, now_ms, settle, terms)
         if isinstance(attempt, Preparation):
-            queue.push(batch, ACKS_ALL, settle, is_own=True)
+            queue.push(batch, ACKS_ALL, settle, terms)
             queue.prepare(attempt, now_ms)
             return None
         return attempt
 
-    def _attempt_own(self, batch: bytearray, now_ms: int, settle: Settle) -> _Attempt:
+    def _attempt_internal(
+        self, batch: bytearray, now_ms: int, settle: Settle, terms: FromCoordinator | Marker
+    ) -> _Attempt:
         leader = self.leader
         if self.is_offline or leader is None:
             return self._refused_service()
         assert not self._queue.is_busy  # I2
+        header = read_header(batch, 0)
         try:
             leader.refuse_before_append(ACKS_ALL)
+            if isinstance(terms, Marker):
+                self.producers.on_marker(
+                    terms.producer_id,
+                    terms.producer_epoch,
+                    coordinator_epoch=terms.end.coordinator_epoch,
+                    transaction_version=terms.transaction_version,
+                )
+            elif header.is_transactional:
+                self.producers.on_coordinator_batch(header, terms.guard)
         except RequestRefused as refusal:
             return self._refused(refusal)
-        return self._write_or_roll(batch, read_header(batch, 0), ACKS_ALL, now_ms, settle)
+        attempt = self._write_or_roll(batch, header, ACKS_ALL, now_ms, settle)
+        if isinstance(terms, Marker) and not isinstance(attempt, Preparation):
+            self._tell_marker(terms)
+        return attempt
+
+    def _tell_marker(self, marker: Marker) -> None:
+        """Only now: who hears of it may append something, which comes behind it."""
+        if self.marker_watcher is not None and not self.is_offline:
+            self.marker_watcher(marker, self.log.log_end_offset)
 
     def _attempt(
         self,
@@ -112,6 +167,7 @@ class PartitionAppends(ServedPartition):
         acks: int,
         now_ms: int,
         settle: Settle,
+        terms: FromClient,
         *,
         is_rewritten: bool,
     ) -> _Attempt:
@@ -127,7 +183,10 @@ class PartitionAppends(ServedPartition):
             if self._may_rewrite and not is_rewritten and needs_rewrite(header, self._limits):
                 return Preparation.REWRITE
             if header.producer_id >= 0:
-                copy = self.producers.on_batch(header)
+                if header.attributes & TRANSACTIONAL_FLAG:
+                    copy = self.producers.on_transactional_batch(header, terms.guard)
+                else:
+                    copy = self.producers.on_batch(header)
                 if copy is not None:
                     end_offset = Offset(copy.last_offset + 1)
                     return self._acknowledge(
@@ -182,6 +241,8 @@ class PartitionAppends(ServedPartition):
                 last_offset=last_offset,
                 max_timestamp_ms=timestamp_ms,
             )
+            if header.producer_id >= 0:
+                self._note_producer(records, header, base_offset, timestamp_ms)
         except StorageError as error:
             self.log_directory.on_failure(error)
             return self._refused_service()
@@ -189,8 +250,6 @@ class PartitionAppends(ServedPartition):
             self.start_writing()
         if self.has_unwritten_epoch or leader_epoch > self.epochs.latest_epoch:
             self._start_epoch(leader_epoch, base_offset)
-        if header.producer_id >= 0:
-            self.producers.on_appended(header, base_offset=base_offset, timestamp_ms=timestamp_ms)
         flusher = self._flusher
         if flusher.unflushed_records == 0:
             flusher.unflushed_since_ms = now_ms
@@ -207,6 +266,24 @@ class PartitionAppends(ServedPartition):
         if acks != ACKS_ALL:
             return self._accepted(base_offset, timestamp_ms)
         return self._acknowledge(_Appended(base_offset, end_offset, timestamp_ms, acks, settle))
+
+    def _note_producer(
+        self,
+        records: memoryview | bytearray,
+        header: BatchHeader,
+        offset: Offset,
+        timestamp_ms: int,
+    ) -> None:
+        if not header.attributes & CONTROL_FLAG:
+            self.producers.on_appended(header, base_offset=offset, timestamp_ms=timestamp_ms)
+            return
+        end = read_transaction_end(records)
+        assert end is not None
+        ended = self.producers.on_marker_appended(
+            header, end, offset=offset, timestamp_ms=timestamp_ms
+        )
+        if ended is not None:
+            self.on_transaction_ended(ended)
 
     def start_writing(self) -> None:
         """Much was appended: let the device have it before the system writes it all at once.
@@ -317,10 +394,10 @@ class PartitionAppends(ServedPartition):
     # -- appends that have to wait ---------------------------------------------------------------
 
     def _attempt_queued(self, append: QueuedAppend, now_ms: int) -> _Attempt:
-        records, acks, settle, is_rewritten, is_own = append
-        if is_own:
-            return self._attempt_own(records, now_ms, settle)
-        return self._attempt(records, acks, now_ms, settle, is_rewritten=is_rewritten)
+        records, acks, settle, terms, is_rewritten = append
+        if isinstance(terms, FromClient):
+            return self._attempt(records, acks, now_ms, settle, terms, is_rewritten=is_rewritten)
+        return self._attempt_internal(records, now_ms, settle, terms)
 
     def _start_roll(self, now_ms: int) -> "asyncio.Future[None]":
         return self.log_directory.executor.urgent(

@@ -96,6 +96,7 @@ class PartitionRunner(PartitionRoles):
         self._follower_watchers = {}
         self._reported_damage = None
         self.role_watcher = None
+        self.marker_watcher = None
         self._flusher = Flusher(log, log_directory.executor, log_directory.on_failure)
 
     # -- reading ---------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from tidelog.base.ids import (
 )
 from tidelog.base.ports import Clock
 from tidelog.broker.append_queue import AppendQueue, Settle
+from tidelog.broker.append_terms import Marker
 from tidelog.broker.batch_limits import batch_limits
 from tidelog.broker.disk_executor import as_storage_error
 from tidelog.broker.flushing import Flusher
@@ -81,6 +82,7 @@ class ServedPartition:
         "leader",
         "log",
         "log_directory",
+        "marker_watcher",
         "partition",
         "producers",
         "role_watcher",
@@ -115,6 +117,8 @@ class ServedPartition:
     leader: PartitionLeader | None
     log: Log
     log_directory: LogDirectory
+    marker_watcher: Callable[[Marker, Offset], None] | None
+    """Is told of each marker that this leader has appended, and where the log ends since."""
     partition: int
     producers: ProducerStates
     role_watcher: Callable[[], None] | None

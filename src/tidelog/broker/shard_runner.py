@@ -215,9 +215,16 @@ class ShardRunner(Generic[S]):
         if self._phase is _Phase.ACTIVE:
             self._perform(decide(self._active_shard, self.now_ms))
 
-    def on_transaction_ended(self, producer: Transactional, *, is_committed: bool) -> None:
-        """A marker was appended. One that comes while loading is found in the log."""
+    def on_transaction_ended(
+        self, producer: Transactional, *, is_committed: bool, end_offset: Offset
+    ) -> None:
+        """A marker was appended, behind which the log ends at `end_offset`.
+
+        One that comes while loading is found in the log. Nobody is told what it has changed before
+        it is committed. W2
+        """
         if self._phase is _Phase.ACTIVE:
+            self._hold_until_committed(end_offset)
             effects = self._kind.on_transaction_ended(
                 self._active_shard, producer, is_committed=is_committed, now_ms=self.now_ms
             )
@@ -566,7 +573,8 @@ def _batch(
         codec=codec,
         producer_id=NO_PRODUCER_ID if transactional is None else transactional.producer_id,
         producer_epoch=NO_PRODUCER_EPOCH if transactional is None else transactional.producer_epoch,
-        base_sequence=NO_SEQUENCE,
+        # Nobody counts them, but a reader who finds a producer expects a number.
+        base_sequence=NO_SEQUENCE if transactional is None else 0,
         is_transactional=transactional is not None,
         is_control=False,
     )

@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.support.batches import plain_batch
+from tests.support.batches import plain_batch, transactional_batch
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.stepped_executor import URGENT
 from tests.unit.broker.world import BROKER, OTHER, World, broker_world, replicated
 from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import Offset, ProducerEpoch, ProducerId
+from tidelog.broker.append_terms import Marker
 from tidelog.broker.coordinators import Coordinators
 from tidelog.broker.shard_runner import ShardRunner
 from tidelog.core.controller.changes import BrokerRegistered
 from tidelog.core.controller.image import BrokerImage, Endpoint, LastStop
 from tidelog.core.coordinators import Effects, Perform, Reply, Token, Transactional, Write
-from tidelog.records.batch import Codec
-from tidelog.records.control import ControlType, TransactionEnd, encode_transaction_end
-from tidelog.records.record import Record, encode_batch
+from tidelog.records.batch import Codec, read_header
+from tidelog.records.control import ControlType, TransactionEnd
 
 OTHER_EPOCH = 20
 TIMEOUT_MS = 5_000
@@ -410,15 +410,33 @@ async def test_what_is_not_known_is_skipped() -> None:
         assert one.machine.known == {"a": 2}
 
 
+def vouch_for_producer(one: Coordinated) -> None:
+    """As its coordinator does, before anything is written in its transaction."""
+    header = read_header(
+        transactional_batch(producer=PRODUCER.producer_id, epoch=PRODUCER.producer_epoch), 0
+    )
+    one.world.runner("t").producers.begin_verification(header, bumps_epoch=True, now_ms=0)
+
+
+def end(one: Coordinated, control_type: ControlType) -> None:
+    marker = Marker(
+        PRODUCER.producer_id, PRODUCER.producer_epoch, TransactionEnd(control_type, 3), 1
+    )
+    one.world.runner("t").append_marker(
+        marker, now_ms=one.world.clock.now_ms(), settle=lambda _: None
+    )
+
+
 @in_virtual_time
 async def test_a_transaction_counts_from_its_marker_on() -> None:
     async with coordinated_world() as one:
+        vouch_for_producer(one)
         one.runner.tell(lambda _shard, _now: (Write((("a", 1),), PRODUCER),))
         elected_again(one, 1)
         await one.world.settle()
         assert one.machine.known == {}
         assert one.machine.undecided == {7: {"a": 1}}
-        one.runner.on_transaction_ended(PRODUCER, is_committed=True)
+        end(one, ControlType.COMMIT)
         assert one.machine.known == {"a": 1}
 
 
@@ -426,21 +444,9 @@ async def test_a_transaction_counts_from_its_marker_on() -> None:
 @in_virtual_time
 async def test_a_marker_in_the_log_is_replayed(control_type: ControlType) -> None:
     async with coordinated_world() as one:
+        vouch_for_producer(one)
         one.runner.tell(lambda _shard, _now: (Write((("a", 1),), PRODUCER),))
-        key, value = encode_transaction_end(TransactionEnd(control_type, 3))
-        marker = encode_batch(
-            [Record(0, one.world.clock.now_ms(), key, value, ())],
-            leader_epoch=0,
-            codec=Codec.NONE,
-            producer_id=PRODUCER.producer_id,
-            producer_epoch=PRODUCER.producer_epoch,
-            base_sequence=-1,
-            is_transactional=True,
-            is_control=True,
-        )
-        one.world.runner("t").append_own(
-            marker, now_ms=one.world.clock.now_ms(), settle=lambda _: None
-        )
+        end(one, control_type)
         elected_again(one, 1)
         await one.world.settle()
         assert one.machine.known == ({"a": 1} if control_type is ControlType.COMMIT else {})
