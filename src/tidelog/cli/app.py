@@ -41,6 +41,7 @@ COMMANDS: Final = (
     "produce",
     "consume",
     "groups",
+    "transactions",
     "configs",
     "cluster",
     "zookeeper",
@@ -162,6 +163,9 @@ def _misused(error: typer.TyperException) -> int:
 def _command_path(arguments: Sequence[str]) -> str:
     """`tidelog topics create`, out of all that was typed."""
     words = ["tidelog", *arguments[:1]]
-    if arguments[0] in {"topics", "groups", "configs", "zookeeper", "lab"} and len(arguments) > 1:
+    if (
+        arguments[0] in {"topics", "groups", "transactions", "configs", "zookeeper", "lab"}
+        and len(arguments) > 1
+    ):
         words.append(arguments[1])
     return " ".join(words)
