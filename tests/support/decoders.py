@@ -10,10 +10,14 @@ from tests.support.kio_codec import encode, example
 from tidelog.wire.api import SUPPORTED, ApiKey, request_header_version
 from tidelog.wire.api_versions import decode_api_versions
 from tidelog.wire.fetch import decode_fetch
+from tidelog.wire.heartbeat import decode_heartbeat
 from tidelog.wire.init_producer_id import decode_init_producer_id
+from tidelog.wire.leave_group import decode_leave_group
 from tidelog.wire.list_offsets import decode_list_offsets
 from tidelog.wire.messages import decode_request
 from tidelog.wire.metadata import decode_metadata
+from tidelog.wire.offset_commit import decode_offset_commit
+from tidelog.wire.offset_fetch import decode_offset_fetch
 from tidelog.wire.offset_for_leader_epoch import decode_offset_for_leader_epoch
 from tidelog.wire.produce import decode_produce
 
@@ -24,6 +28,10 @@ _HAND_WRITTEN: Mapping[ApiKey, Decoder] = {
     ApiKey.FETCH: decode_fetch,
     ApiKey.LIST_OFFSETS: decode_list_offsets,
     ApiKey.METADATA: decode_metadata,
+    ApiKey.OFFSET_COMMIT: decode_offset_commit,
+    ApiKey.OFFSET_FETCH: decode_offset_fetch,
+    ApiKey.HEARTBEAT: decode_heartbeat,
+    ApiKey.LEAVE_GROUP: decode_leave_group,
     ApiKey.API_VERSIONS: decode_api_versions,
     ApiKey.INIT_PRODUCER_ID: decode_init_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: decode_offset_for_leader_epoch,

@@ -128,6 +128,7 @@ def _value(field: Field[object]) -> object:
 
 _ZEROS: Mapping[str, object] = {
     "bool": False,
+    "bytes": b"",
     "int8": 0,
     "int16": 0,
     "int32": 0,

@@ -10,24 +10,31 @@ from typing import cast
 
 from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.dispatch import ColdHandler, RequestContext
+from tidelog.broker.group_shards import GroupCoordinator
 from tidelog.broker.handlers.alter_configs import AlterConfigsHandler
 from tidelog.broker.handlers.alter_partition_reassignments import (
     AlterPartitionReassignmentsHandler,
 )
 from tidelog.broker.handlers.create_partitions import CreatePartitionsHandler
 from tidelog.broker.handlers.create_topics import CreateTopicsHandler
+from tidelog.broker.handlers.delete_groups import DeleteGroupsHandler
 from tidelog.broker.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.handlers.delete_topics import DeleteTopicsHandler
 from tidelog.broker.handlers.describe_cluster import DescribeClusterHandler
 from tidelog.broker.handlers.describe_configs import DescribeConfigsHandler
+from tidelog.broker.handlers.describe_groups import DescribeGroupsHandler
 from tidelog.broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from tidelog.broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from tidelog.broker.handlers.elect_leaders import ElectLeadersHandler
 from tidelog.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from tidelog.broker.handlers.join_group import JoinGroupHandler
 from tidelog.broker.handlers.list_config_resources import ListConfigResourcesHandler
+from tidelog.broker.handlers.list_groups import ListGroupsHandler
 from tidelog.broker.handlers.list_partition_reassignments import (
     ListPartitionReassignmentsHandler,
 )
+from tidelog.broker.handlers.offset_delete import OffsetDeleteHandler
+from tidelog.broker.handlers.sync_group import SyncGroupHandler
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.replicas import Replicas
@@ -41,8 +48,9 @@ def admin_handlers(
     partitions: Partitions,
     log_dirs: Sequence[LogDirRunner],
     delivered: Callable[[], Awaitable[None]],
+    groups: GroupCoordinator,
 ) -> Mapping[ApiKey, ColdHandler]:
-    """The handler of every API that administrates.
+    """The handler of every API that administrates, and of what groups are seldom asked.
 
     `delivered` returns once the brokers know of what the controller has decided.
     """
@@ -79,6 +87,14 @@ def admin_handlers(
         ),
         ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsHandler(log_dirs=log_dirs),
         ApiKey.DELETE_RECORDS: DeleteRecordsHandler(partitions=partitions),
+    }
+    handlers |= {
+        ApiKey.JOIN_GROUP: JoinGroupHandler(groups=groups),
+        ApiKey.SYNC_GROUP: SyncGroupHandler(groups=groups),
+        ApiKey.DESCRIBE_GROUPS: DescribeGroupsHandler(groups=groups),
+        ApiKey.LIST_GROUPS: ListGroupsHandler(groups=groups),
+        ApiKey.DELETE_GROUPS: DeleteGroupsHandler(groups=groups),
+        ApiKey.OFFSET_DELETE: OffsetDeleteHandler(groups=groups, partitions=partitions),
     }
     # Each takes its own API's message, and the dispatcher hands it no other.
     return cast(Mapping[ApiKey, ColdHandler], handlers)

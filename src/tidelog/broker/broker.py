@@ -36,6 +36,8 @@ from tidelog.broker.disk_executor import DiskExecutor
 from tidelog.broker.dispatch import ColdHandlers, Dispatcher
 from tidelog.broker.fetch_reader import FetchReader
 from tidelog.broker.forwarding import Forwarding
+from tidelog.broker.group_handlers import direct_group_handlers, group_coordinator
+from tidelog.broker.group_shards import GroupCoordinator
 from tidelog.broker.handlers.api_versions import ApiVersionsHandler
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.find_coordinator import FindCoordinatorHandler
@@ -169,11 +171,12 @@ class Broker:
         replicas = self._replicas(log_dirs, tasks, departures)
         replicas.on_config_changed(lambda config: self.throttles.on_config(config.replication))
         self.throttles.on_image(image, changes_between(EMPTY_IMAGE, image))
+        groups = self._groups(loop, tasks)
         await replicas.start(image)
         control = ControlRequests(controller, replicas)
         controller.use_channels(self._channels(control, tasks))
         dispatcher = self._dispatcher(
-            loop, after_read, turns, tasks, replicas, log_dirs, control, departures
+            loop, after_read, turns, tasks, replicas, log_dirs, control, departures, groups
         )
         server.dispatch = dispatcher.dispatch
         server.gate.is_reliable = controller.is_reliable
@@ -185,7 +188,12 @@ class Broker:
         if controller.is_controller and not controller.image.topics:
             await self._adopt(log_dirs)
         newest = controller.image
-        for subscriber in (self.throttles.on_image, replicas.on_image, self.link.on_image):
+        for subscriber in (
+            self.throttles.on_image,
+            replicas.on_image,
+            self.link.on_image,
+            groups.on_image,
+        ):
             controller.subscribe(subscriber)
             subscriber(newest, changes_between(image, newest))
         jobs = [
@@ -205,11 +213,12 @@ class Broker:
         departures.joined()
         on_ready(endpoints)
         await stopping.wait()  # Ended by a signal.
-        await self._stop(server, replicas, log_dirs, jobs, following)
+        await self._stop(server, groups, replicas, log_dirs, jobs, following)
 
     async def _stop(
         self,
         server: Server,
+        groups: GroupCoordinator,
         replicas: Replicas,
         log_dirs: Sequence[LogDirRunner],
         jobs: list["asyncio.Task[None]"],
@@ -218,6 +227,7 @@ class Broker:
         logger.info("stopping", extra={"partitions": len(self.partitions)})
         if self.config.replication.controlled_shutdown_enable:
             await self._shut_down_controlled()
+        groups.shards.end()  # Members wait for each other; nobody waits for them any more.
         await server.drain(self.config.network.tidelog_shutdown_timeout_ms / 1000)
         fetching = replicas.stop_fetching()
         jobs = [*jobs, *fetching, following]
@@ -455,6 +465,18 @@ class Broker:
             refuse_if_leading=self.leadership.refuse_if_leading,
         )
 
+    def _groups(
+        self, loop: asyncio.AbstractEventLoop, tasks: asyncio.TaskGroup
+    ) -> GroupCoordinator:
+        return group_coordinator(
+            self.config.groups,
+            partitions=self.partitions,
+            clock=self._ports.clock,
+            chance=self._ports.chance,
+            loop=loop,
+            tasks=tasks,
+        )
+
     def _upkeep(self, log_dirs: Sequence[LogDirRunner], replicas: Replicas) -> Upkeep:
         return Upkeep(
             config=self.config,
@@ -474,6 +496,7 @@ class Broker:
         log_dirs: Sequence[LogDirRunner],
         control: ControlRequests,
         departures: Departures,
+        groups: GroupCoordinator,
     ) -> Dispatcher:
         replication = self.config.replication
         partitions, requests = self.partitions, self.requests
@@ -527,6 +550,7 @@ class Broker:
                 partitions=partitions,
                 log_dirs=log_dirs,
                 delivered=delivered,
+                groups=groups,
             )
 
         dispatcher: Dispatcher | None = None
@@ -558,6 +582,7 @@ class Broker:
                 ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(
                     partitions, request_tasks, large
                 ),
+                **direct_group_handlers(groups, partitions, request_tasks, large),
             },
             inter_broker=inter_broker_handlers(
                 tasks=request_tasks,

@@ -96,6 +96,11 @@ class Coordinators(Generic[S]):
                 reply_timeout_ms=self._reply_timeout_ms,
             )
 
+    def end(self) -> None:
+        """This broker stops: whoever waits is to look for another."""
+        for runner in self:
+            runner.end()
+
     def _on_marker(self, partition: PartitionRunner, marker: Marker, end_offset: Offset) -> None:
         runner = self._runners.get(partition.partition)
         if runner is not None:

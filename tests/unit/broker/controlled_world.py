@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from random import Random
 from types import MappingProxyType
 
 from tests.unit.broker.controllers import FlakyTree, controller, serving
@@ -14,6 +15,7 @@ from tidelog.broker.control_requests import ControlRequests
 from tidelog.broker.controlled_brokers import LocalBroker
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.departures import Departures
+from tidelog.broker.group_handlers import direct_group_handlers, group_coordinator
 from tidelog.broker.handlers.find_coordinator import FindCoordinatorHandler
 from tidelog.broker.handlers.init_producer_id import InitProducerIdHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
@@ -61,6 +63,14 @@ class ControlledWorld:
         self.init_producer_id = InitProducerIdHandler(
             controller=self.requests, tasks=served.requests
         )
+        self.groups = group_coordinator(
+            served.world.config.groups,
+            partitions=served.world.partitions,
+            clock=served.world.clock,
+            chance=Random(5),
+            loop=asyncio.get_running_loop(),
+            tasks=self.world.tasks,
+        )
         control = ControlRequests(runner, self.world.replicas)
         runner.use_channels(
             BrokerChannels(
@@ -75,6 +85,7 @@ class ControlledWorld:
     def on_image(self, image: ClusterImage, changes: Sequence[Change]) -> None:
         self.world.image = image
         self.world.replicas.on_image(image, changes)
+        self.groups.on_image(image, changes)
 
     async def settle(self) -> None:
         """The coordinator takes turns of its own."""
@@ -94,6 +105,9 @@ async def controlled_world(
                 ApiKey.METADATA: controlled.metadata,
                 ApiKey.INIT_PRODUCER_ID: controlled.init_producer_id,
                 ApiKey.FIND_COORDINATOR: controlled.find_coordinator,
+                **direct_group_handlers(
+                    controlled.groups, served.world.partitions, served.requests, served.large
+                ),
             }
         )
         async with serving(controlled.controller):

@@ -223,7 +223,7 @@ def test_the_first_cold_request_is_answered_once_its_handler_is_loaded() -> None
 
 
 @pytest.mark.parametrize(
-    ("api_key", "version"), [(999, 0), (-1, 0), (11, 0), (ApiKey.FETCH, 99), (ApiKey.PRODUCE, 2)]
+    ("api_key", "version"), [(999, 0), (-1, 0), (17, 0), (ApiKey.FETCH, 99), (ApiKey.PRODUCE, 2)]
 )
 @in_virtual_time
 async def test_an_api_that_is_not_advertised_costs_the_connection(

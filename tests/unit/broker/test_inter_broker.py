@@ -110,6 +110,7 @@ class TwoBrokers:
                 partitions=world.partitions,
                 log_dirs=world.log_dirs,
                 delivered=delivered,
+                groups=controlled.groups,
             ),
             tasks=served.requests,
             large=served.large,

@@ -131,7 +131,10 @@ async def test_the_coordinator_is_the_leader_of_the_keys_own_partition() -> None
         image = controlled.controller.image
         partition = partition_of("a", 3)
         other = next(key for key in "bcdefgh" if partition_of(key, 3) != partition)
-        leaderless = replace(image.topics[CONSUMER_OFFSETS].partitions[partition], leader=NO_BROKER)
+        leaderless = image.topics[CONSUMER_OFFSETS].partitions[partition]
+        leaderless = replace(
+            leaderless, leader=NO_BROKER, partition_epoch=leaderless.partition_epoch + 1
+        )
         controlled.world.partitions.image = image.apply(
             PartitionChanged(CONSUMER_OFFSETS, partition, leaderless)
         )

@@ -1,0 +1,117 @@
+"""Shards of the group coordinator on this broker: how one is made, and how its records are stored.
+
+`GroupShards` is what `broker/coordinators.py` has to know of groups; `GroupCoordinator` is all
+shards that this broker runs, as handlers see them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final, cast
+from uuid import UUID
+
+from tidelog.base.errors import ErrorCode, RequestRefused, WireError
+from tidelog.broker.coordinators import Coordinators
+from tidelog.broker.shard_runner import ShardRunner
+from tidelog.config.groups import GroupsConfig
+from tidelog.core.controller.changes import Change, TopicDeleted
+from tidelog.core.controller.image import ClusterImage
+from tidelog.core.coordinators import Effects, Token, Transactional
+from tidelog.core.groups.shard import GroupShard
+from tidelog.records.batch import Codec
+from tidelog.records.groups import GroupRecord
+from tidelog.wire.group_records import decode_group_record, encode_group_record
+
+logger = logging.getLogger(__name__)
+
+GROUP_TEXT_MAX_BYTES: Final = 32_000
+"""Of an id or a name: records have room for 32,767, and ids of members are longer than clients'."""
+
+Decide = Callable[[GroupShard, Token, int], Effects]
+
+
+class GroupShards:
+    """Makes shards, and knows how their records are written."""
+
+    def __init__(self, config: GroupsConfig) -> None:
+        self._config = config
+        self.codec = Codec(config.offsets_topic_compression_codec)
+
+    def create(self, *, leader_epoch: int, record_max_bytes: int) -> GroupShard:
+        return GroupShard(config=self._config, record_max_bytes=record_max_bytes)
+
+    def encode(self, record: object) -> tuple[bytes, bytes | None]:
+        return encode_group_record(cast(GroupRecord, record))
+
+    def decode(self, key: bytes, value: bytes | None) -> GroupRecord | None:
+        """A record that nobody can read is left out: the other groups have to go on."""
+        try:
+            return decode_group_record(key, value)
+        except WireError as error:
+            logger.error("record of a group cannot be read", extra={"key": key, "reason": error})
+            return None
+
+    def replay(
+        self, shard: GroupShard, record: object, transactional: Transactional | None
+    ) -> None:
+        if transactional is None:
+            shard.replay(cast(GroupRecord, record))
+        else:
+            shard.replay_transactional(cast(GroupRecord, record), transactional.producer_id)
+
+    def on_transaction_ended(
+        self, shard: GroupShard, producer: Transactional, *, is_committed: bool, now_ms: int
+    ) -> Effects:
+        return shard.on_marker(producer.producer_id, is_commit=is_committed)
+
+    def perform(self, runner: ShardRunner[GroupShard], deed: object) -> None:
+        raise AssertionError(f"groups want nothing done elsewhere: {deed}")
+
+
+class GroupCoordinator:
+    """Every group that this broker looks after, found by its id."""
+
+    def __init__(
+        self, shards: Coordinators[GroupShard], loop: asyncio.AbstractEventLoop, chance: Random
+    ) -> None:
+        self.shards = shards
+        self._loop = loop
+        self._chance = chance
+
+    def new_member_id(self, prefix: str) -> str:
+        """An id that nobody has had, and that tells whose it is."""
+        return f"{prefix}-{UUID(int=self._chance.getrandbits(128), version=4)}"
+
+    def ask(
+        self, group_id: str, decide: Decide, *, may_write: bool = True
+    ) -> "asyncio.Future[object]":
+        """What the shard of `group_id` replies, or RequestRefused. Never raises by itself."""
+        try:
+            require_text(group_id, ErrorCode.INVALID_GROUP_ID)
+            return self.shards.of(group_id).ask(decide, may_write=may_write)
+        except RequestRefused as refused:
+            return self.refuse(refused.code)
+
+    def ask_all(self, decide: Decide) -> "list[asyncio.Future[object]]":
+        """What each shard of this broker replies."""
+        return [runner.ask(decide, may_write=False) for runner in self.shards]
+
+    def refuse(self, code: ErrorCode) -> "asyncio.Future[object]":
+        """What is not even asked."""
+        refused: asyncio.Future[object] = self._loop.create_future()
+        refused.set_exception(RequestRefused(code))
+        refused.exception()  # Whoever asked may be gone before it looks.
+        return refused
+
+    def on_image(self, _image: ClusterImage, changes: Sequence[Change]) -> None:
+        """Offsets of deleted topics are deleted too."""
+        deleted = {change.name for change in changes if isinstance(change, TopicDeleted)}
+        if deleted:
+            self.shards.tell_all(lambda shard, now_ms: shard.on_topics_deleted(deleted, now_ms))
+
+
+def require_text(text: str, code: ErrorCode) -> None:
+    """Raises RequestRefused if there is no room for `text` in a record."""
+    if len(text) > GROUP_TEXT_MAX_BYTES or len(text.encode()) > GROUP_TEXT_MAX_BYTES:
+        raise RequestRefused(code)
