@@ -5,6 +5,7 @@
              └──────┴──────┴──────┘        └──▶ a thread is needed (`Preparation`), busy until then
                                                    roll      begin a new segment
                                                    rewrite   check or compress the head again
+                                                   ids       know what was seen, read the head's ids
 
 Their bytes are copies and count as held until they are appended or refused (`broker/memory.py`).
 Giving memory back lets other requests in at once, perhaps to the same partition: so a batch is
@@ -27,6 +28,7 @@ from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ports import BytesLike, Clock
 from tidelog.broker.append_terms import Terms
 from tidelog.broker.memory import MemoryBound
+from tidelog.broker.sent_ids import SentIds
 from tidelog.wire.produce import PartitionProduceResult
 
 logger = logging.getLogger(__name__)
@@ -39,6 +41,11 @@ class Preparation(Enum):
 
     ROLL = "roll"
     REWRITE = "rewrite"
+    CATCH_UP = "catch up"
+    """With the ids that were seen (`deduplication.py`)."""
+    READ_IDS = "read ids"
+    LEAVE_OUT = "leave out"
+    """Make the batch without its duplicates."""
 
 
 class QueuedAppend(NamedTuple):
@@ -49,6 +56,7 @@ class QueuedAppend(NamedTuple):
     settle: Settle
     terms: Terms
     is_rewritten: bool
+    sent: SentIds | None
 
 
 class AppendQueue:
@@ -63,6 +71,7 @@ class AppendQueue:
         "_memory",
         "_on_rolled",
         "_refused",
+        "_start_reading_ids",
         "_start_rewrite",
         "_start_roll",
         "is_busy",
@@ -78,6 +87,9 @@ class AppendQueue:
         start_roll: "Callable[[int], asyncio.Future[None]]",
         on_rolled: "Callable[[asyncio.Future[None]], None]",
         start_rewrite: "Callable[[bytearray, int], asyncio.Future[BytesLike]]",
+        start_reading_ids: (
+            "Callable[[Preparation, QueuedAppend, int], asyncio.Future[SentIds | None]]"
+        ),
         refused: Callable[[RequestRefused], PartitionProduceResult],
     ) -> None:
         """`attempt` appends a batch at `now_ms`, or says what has to come before; None: it calls
@@ -88,6 +100,7 @@ class AppendQueue:
         self._start_roll = start_roll
         self._on_rolled = on_rolled
         self._start_rewrite = start_rewrite
+        self._start_reading_ids = start_reading_ids
         self._refused = refused
         self._appends: deque[QueuedAppend] = deque()
         self._is_working_off = False
@@ -100,7 +113,7 @@ class AppendQueue:
         """Queue a copy of `records`."""
         self._memory.hold(len(records))
         self._appends.append(
-            QueuedAppend(bytearray(records), acks, settle, terms, is_rewritten=False)
+            QueuedAppend(bytearray(records), acks, settle, terms, is_rewritten=False, sent=None)
         )
         self.must_wait = True
 
@@ -122,6 +135,10 @@ class AppendQueue:
                 self._start_rewrite(self._appends[0].records, now_ms).add_done_callback(
                     self._rewritten
                 )
+            case Preparation.CATCH_UP | Preparation.READ_IDS | Preparation.LEAVE_OUT:
+                self._set_busy(True)
+                reading = self._start_reading_ids(preparation, self._appends[0], now_ms)
+                reading.add_done_callback(self._ids_read)
 
     def roll(self, now_ms: int) -> "asyncio.Future[None]":
         """Begin a new segment. Batches queue up until the thread is done, whoever waits for it."""
@@ -164,14 +181,26 @@ class AppendQueue:
         if error is None:
             self._replace_head(bytearray(rewritten.result()))
         else:
-            settle = self._appends[0].settle
-            self._pop()
-            settle(self._refused(_as_refusal(error)))
+            self._refuse_head(error)
         self.work_off()
+
+    def _ids_read(self, read: "asyncio.Future[SentIds | None]") -> None:
+        self._set_busy(False)
+        error = read.exception()
+        if error is None:
+            self._appends[0] = self._appends[0]._replace(sent=read.result())
+        else:
+            self._refuse_head(error)
+        self.work_off()
+
+    def _refuse_head(self, error: BaseException) -> None:
+        settle = self._appends[0].settle
+        self._pop()
+        settle(self._refused(_as_refusal(error)))
 
     def _replace_head(self, rewritten: bytearray) -> None:
         before = self._appends[0]
-        self._appends[0] = before._replace(records=rewritten, is_rewritten=True)
+        self._appends[0] = before._replace(records=rewritten, is_rewritten=True, sent=None)
         self._memory.hold(len(rewritten))
         self._memory.release(len(before.records))
 

@@ -32,6 +32,7 @@ from tidelog.base.ports import BytesLike
 from tidelog.broker.append_queue import Preparation, QueuedAppend, Settle
 from tidelog.broker.append_terms import NO_GUARD, FromClient, FromCoordinator, Marker
 from tidelog.broker.produce_results import refused_by, refused_partition
+from tidelog.broker.sent_ids import SentIds
 from tidelog.broker.served_partition import ServedPartition, announce
 from tidelog.core.partition.effects import ADVANCED
 from tidelog.core.partition.leader import PartitionLeader
@@ -44,6 +45,7 @@ from tidelog.records.batch import (
     stamp_log_append_time,
 )
 from tidelog.records.control import encode_marker, read_transaction_end
+from tidelog.records.producer import ProducedBatch
 from tidelog.records.validation import needs_rewrite, rewrite, validate_produce
 from tidelog.wire.produce import PartitionProduceResult
 
@@ -84,7 +86,7 @@ class PartitionAppends(ServedPartition):
         if queue.must_wait and not self.is_offline:
             queue.push(records, acks, settle, terms)
             return None
-        attempt = self._attempt(records, acks, now_ms, settle, terms, is_rewritten=False)
+        attempt = self._attempt(records, acks, now_ms, settle, terms, is_rewritten=False, sent=None)
         if isinstance(attempt, Preparation):
             queue.push(records, acks, settle, terms)
             queue.prepare(attempt, now_ms)
@@ -170,6 +172,7 @@ class PartitionAppends(ServedPartition):
         terms: FromClient,
         *,
         is_rewritten: bool,
+        sent: SentIds | None,
     ) -> _Attempt:
         """Append now if nothing stands in the way, or say what does."""
         leader = self.leader
@@ -189,12 +192,77 @@ class PartitionAppends(ServedPartition):
                     copy = self.producers.on_batch(header)
                 if copy is not None:
                     end_offset = Offset(copy.last_offset + 1)
+                    told_offset = self._told_offset(copy, header, records, sent)
                     return self._acknowledge(
-                        _Appended(copy.base_offset, end_offset, copy.timestamp_ms, acks, settle)
+                        _Appended(told_offset, end_offset, copy.timestamp_ms, acks, settle)
                     )
+            if self.deduplicator is not None:
+                return self._append_unseen(records, header, sent, acks, now_ms, settle)
         except RequestRefused as refusal:
             return self._refuse(refusal, leader, settle)
         return self._write_or_roll(records, header, acks, now_ms, settle)
+
+    def _append_unseen(
+        self,
+        records: memoryview | bytearray,
+        header: BatchHeader,
+        sent: SentIds | None,
+        acks: int,
+        now_ms: int,
+        settle: Settle,
+    ) -> _Attempt:
+        """Append what was not sent before (D5). Raises RequestRefused.
+
+        A client whose whole batch was is told where the first copy is; it waits for that to be
+        committed as for its own.
+        """
+        deduplicator = self.deduplicator
+        assert deduplicator is not None
+        timestamp_ms = now_ms if self._is_log_append_time else header.max_timestamp_ms
+        unseen = deduplicator.look(
+            header, records, sent, timestamp_ms=timestamp_ms, level=self._compression_level(header)
+        )
+        if isinstance(unseen, Preparation):
+            return unseen
+        seen, told_offset = unseen.seen, unseen.first_copy_offset
+        if unseen.records is None:
+            assert seen is not None
+            assert told_offset is not None
+            deduplicator.on_dropped(len(seen.deltas), now_ms)
+            return self._acknowledge(
+                _Appended(told_offset, seen.end_offset, NO_TIMESTAMP, acks, settle)
+            )
+        base_offset = self.log.log_end_offset
+        if told_offset is not None:
+            settle = _telling(settle, told_offset)
+        attempt = self._write_or_roll(unseen.records, unseen.header, acks, now_ms, settle)
+        if self.log.log_end_offset > base_offset:
+            if not self._is_log_append_time:
+                timestamp_ms = unseen.header.max_timestamp_ms
+            deduplicator.on_appended(
+                unseen.header, unseen.entries, base_offset=base_offset, timestamp_ms=timestamp_ms
+            )
+            if seen is not None:
+                deduplicator.on_dropped(len(seen.deltas), now_ms)
+        if told_offset is not None and isinstance(attempt, PartitionProduceResult):
+            return _told(attempt, told_offset)
+        return attempt
+
+    def _told_offset(
+        self,
+        copy: ProducedBatch,
+        header: BatchHeader,
+        records: memoryview | bytearray,
+        sent: SentIds | None,
+    ) -> Offset:
+        """What the producer of a repeated batch was told of it, or would have been."""
+        if self.deduplicator is None:
+            return copy.base_offset
+        return self.deduplicator.told_offset(copy, header, records, sent)
+
+    def _compression_level(self, header: BatchHeader) -> int | None:
+        limits = self._limits
+        return limits.compression_level if limits.compression == header.codec else None
 
     def _write_or_roll(
         self,
@@ -279,6 +347,8 @@ class PartitionAppends(ServedPartition):
             return
         end = read_transaction_end(records)
         assert end is not None
+        if self.deduplicator is not None:
+            self.deduplicator.on_marker(header, end, offset=offset, timestamp_ms=timestamp_ms)
         ended = self.producers.on_marker_appended(
             header, end, offset=offset, timestamp_ms=timestamp_ms
         )
@@ -290,6 +360,8 @@ class PartitionAppends(ServedPartition):
 
         One at a time: of a disk that hangs, a thread would be asked for it without end.
         """
+        if self.deduplicator is not None and self.leader is None:
+            self.deduplicator.follow()
         if self._is_writing:
             self.log.postpone_writing()
             return
@@ -394,9 +466,11 @@ class PartitionAppends(ServedPartition):
     # -- appends that have to wait ---------------------------------------------------------------
 
     def _attempt_queued(self, append: QueuedAppend, now_ms: int) -> _Attempt:
-        records, acks, settle, terms, is_rewritten = append
+        records, acks, settle, terms, is_rewritten, sent = append
         if isinstance(terms, FromClient):
-            return self._attempt(records, acks, now_ms, settle, terms, is_rewritten=is_rewritten)
+            return self._attempt(
+                records, acks, now_ms, settle, terms, is_rewritten=is_rewritten, sent=sent
+            )
         return self._attempt_internal(records, now_ms, settle, terms)
 
     def _start_roll(self, now_ms: int) -> "asyncio.Future[None]":
@@ -407,9 +481,26 @@ class PartitionAppends(ServedPartition):
     def _start_rewrite(self, records: bytearray, now_ms: int) -> "asyncio.Future[BytesLike]":
         return self.log_directory.executor.urgent(rewrite, records, self._limits, now_ms=now_ms)
 
+    def _start_reading_ids(
+        self, preparation: Preparation, append: QueuedAppend, now_ms: int
+    ) -> "asyncio.Future[SentIds | None]":
+        if self.deduplicator is None:  # The topic was told otherwise meanwhile.
+            nothing: asyncio.Future[SentIds | None] = asyncio.get_running_loop().create_future()
+            nothing.set_result(None)
+            return nothing
+        return self.deduplicator.prepare(
+            preparation,
+            append.records,
+            append.sent,
+            timestamp_ms=now_ms if self._is_log_append_time else None,
+            level=self._compression_level(read_header(append.records, 0)),
+        )
+
     def _on_rolled(self, rolled: "asyncio.Future[None]") -> None:
         if self.succeeded(rolled) and not self.is_offline:
             self._flusher.start()
+            if self.deduplicator is not None:
+                self.deduplicator.on_rolled()
             if self.follower is not None:
                 self.follower.on_rolled()
 
@@ -434,3 +525,13 @@ class PartitionAppends(ServedPartition):
         result = self._acknowledge(appended)
         if result is not None:
             appended.settle(result)
+
+
+def _telling(settle: Settle, base_offset: Offset) -> Settle:
+    return lambda result: settle(_told(result, base_offset))
+
+
+def _told(result: PartitionProduceResult, base_offset: Offset) -> PartitionProduceResult:
+    if result.error_code != ErrorCode.NONE:
+        return result
+    return result._replace(base_offset=base_offset)

@@ -79,6 +79,7 @@ class PartitionRunner(PartitionRoles):
         self.log_directory = log_directory
         self.is_offline = False
         self.has_unwritten_epoch = False
+        self.deduplicator = None
         self._use(config)
         self._clock = clock
         self._queue = AppendQueue(
@@ -88,6 +89,7 @@ class PartitionRunner(PartitionRoles):
             start_roll=self._start_roll,
             on_rolled=self._on_rolled,
             start_rewrite=self._start_rewrite,
+            start_reading_ids=self._start_reading_ids,
             refused=self._refused,
         )
         self._waiters = OffsetWaiters()

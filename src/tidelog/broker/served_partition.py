@@ -26,6 +26,7 @@ from tidelog.base.ports import Clock
 from tidelog.broker.append_queue import AppendQueue, Settle
 from tidelog.broker.append_terms import Marker
 from tidelog.broker.batch_limits import batch_limits
+from tidelog.broker.deduplication import Deduplicator, DedupSettings, dedup_settings
 from tidelog.broker.disk_executor import as_storage_error
 from tidelog.broker.flushing import Flusher
 from tidelog.broker.follower_runner import FollowerRunner
@@ -75,6 +76,7 @@ class ServedPartition:
         "_waiters",
         "_watchers",
         "config",
+        "deduplicator",
         "epochs",
         "follower",
         "has_unwritten_epoch",
@@ -110,6 +112,7 @@ class ServedPartition:
     _waiters: OffsetWaiters
     _watchers: dict[FetchTarget, Watcher]
     config: TopicConfig
+    deduplicator: Deduplicator | None
     epochs: EpochHistory
     follower: FollowerRunner | None
     has_unwritten_epoch: bool
@@ -130,8 +133,21 @@ class ServedPartition:
         self.config = config
         self._limits = limits = batch_limits(config)
         self._is_log_append_time = limits.timestamp_type is TimestampType.LOG_APPEND_TIME
-        self._may_rewrite = may_rewrite(limits)
+        self._deduplicate(dedup_settings(config))
+        self._may_rewrite = may_rewrite(limits) or self.deduplicator is not None
         self._flush_messages = config.flush_messages
+
+    def _deduplicate(self, settings: DedupSettings | None) -> None:
+        if settings is None:
+            self.deduplicator = None
+        elif self.deduplicator is None:
+            self.deduplicator = Deduplicator(self, settings)
+        else:
+            self.deduplicator.reconfigure(settings)
+
+    @property
+    def leads(self) -> bool:
+        return self.leader is not None
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
@@ -300,7 +316,9 @@ class ServedPartition:
             self._wake_deletions()
 
     def on_tick(self) -> None:
-        """Time has passed: who lags leaves the isr (R6)."""
+        """Time has passed: who lags leaves the isr (R6), and who follows reads on (D5)."""
+        if self.deduplicator is not None and self.leader is None:
+            self.deduplicator.follow()
         if self.leader is not None and not self.is_offline:
             self._perform(self.leader.on_tick(now_ms=self._clock.now_ms()))
 

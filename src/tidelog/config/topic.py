@@ -30,6 +30,7 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 
 INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
+DEDUP_BY_KEY = "key"
 
 _THROTTLED_REPLICAS = r"\*|([0-9]+:[0-9]+(\s*,\s*[0-9]+:[0-9]+)*)?"
 
@@ -271,6 +272,38 @@ class TopicConfig:
         "A segment is closed once its first record is this old, even if it is not full.",
         minimum=1,
     )
+    tidelog_dedup: str | None = option(
+        "tidelog.dedup",
+        None,
+        ConfigType.STRING,
+        "key drops records whose key was seen within tidelog.dedup.window.ms; the same as "
+        "tidelog.dedup.header=key.",
+        choices=("key",),
+    )
+    tidelog_dedup_header: str | None = option(
+        "tidelog.dedup.header",
+        None,
+        ConfigType.STRING,
+        "Drop records whose id was seen within tidelog.dedup.window.ms, and answer with the "
+        "offset of the first copy. The id is the value of the header of this name, or the "
+        "record's key if this is key. A record without an id is never dropped.",
+    )
+    tidelog_dedup_ids_max: int = option(
+        "tidelog.dedup.ids.max",
+        1_000_000,
+        ConfigType.INT,
+        "How many ids a partition remembers, at 44 to 56 bytes of memory each; beyond it the "
+        "oldest are forgotten, whatever the window says.",
+        minimum=1,
+    )
+    tidelog_dedup_window_ms: int = option(
+        "tidelog.dedup.window.ms",
+        10 * MINUTE_MS,
+        ConfigType.LONG,
+        "How long after its first copy a record is a duplicate, by the timestamps of the log.",
+        minimum=1,
+        maximum=365 * DAY_MS,
+    )
     unclean_leader_election_enable: bool = option(
         "unclean.leader.election.enable",
         False,
@@ -285,6 +318,23 @@ class TopicConfig:
                 f"min.compaction.lag.ms is {self.min_compaction_lag_ms} but must not exceed "
                 f"max.compaction.lag.ms, which is {self.max_compaction_lag_ms}"
             )
+        if self.tidelog_dedup is not None and self.tidelog_dedup_header not in {None, DEDUP_BY_KEY}:
+            raise ConfigError(
+                f"tidelog.dedup is '{self.tidelog_dedup}' and tidelog.dedup.header is "
+                f"'{self.tidelog_dedup_header}', but a record has one id: set one of them"
+            )
+
+    @property
+    def is_deduplicated(self) -> bool:
+        """Whether records that were sent before are dropped (D5)."""
+        return self.tidelog_dedup is not None or self.tidelog_dedup_header is not None
+
+    @property
+    def dedup_header(self) -> str | None:
+        """The header that holds a record's id; None: the id is the key."""
+        if self.tidelog_dedup is not None or self.tidelog_dedup_header == DEDUP_BY_KEY:
+            return None
+        return self.tidelog_dedup_header
 
     @property
     def is_compacted(self) -> bool:

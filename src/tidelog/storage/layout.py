@@ -4,6 +4,7 @@
                           00000000000000000042.index        offset to position
                           00000000000000000042.timeindex    time to offset
                           00000000000000000042.txnindex     aborted transactions, if there are any
+                          00000000000000000042.ids          ids of its records, if it has some
                           00000000000000000042.snapshot     producers as of offset 42
                           leader-epoch-checkpoint  partition.metadata
 
@@ -21,13 +22,14 @@ LOG = ".log"
 OFFSET_INDEX = ".index"
 TIME_INDEX = ".timeindex"
 TRANSACTION_INDEX = ".txnindex"
+IDS = ".ids"
 SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
 TEMPORARY = ".tmp"
 
-SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
+SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, IDS)
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"

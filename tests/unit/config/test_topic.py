@@ -45,8 +45,38 @@ KAFKA_DEFAULTS = {
 
 
 def test_names_and_defaults_are_kafkas() -> None:
-    ours = {name: each.render(each.default) for name, each in TOPIC_SETTINGS.items()}
+    ours = {
+        name: each.render(each.default)
+        for name, each in TOPIC_SETTINGS.items()
+        if not name.startswith("tidelog.")
+    }
     assert ours == KAFKA_DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("overrides", "is_deduplicated", "header"),
+    [
+        ({}, False, None),
+        ({"tidelog.dedup.header": "guid"}, True, "guid"),
+        ({"tidelog.dedup.header": "key"}, True, None),
+        ({"tidelog.dedup": "key"}, True, None),
+        ({"tidelog.dedup": "key", "tidelog.dedup.header": "key"}, True, None),
+        ({"tidelog.dedup.header": ""}, False, None),
+        ({"tidelog.dedup.window.ms": "5"}, False, None),
+    ],
+)
+def test_id_of_a_record_is_in_a_header_or_its_key(
+    overrides: dict[str, str], is_deduplicated: bool, header: str | None
+) -> None:
+    """D5"""
+    resolved = TopicConfig.resolve(overrides, TopicConfig())
+    assert (resolved.is_deduplicated, resolved.dedup_header) == (is_deduplicated, header)
+
+
+def test_record_has_one_id() -> None:
+    overrides = {"tidelog.dedup": "key", "tidelog.dedup.header": "guid"}
+    with pytest.raises(ConfigError, match="set one of them"):
+        TopicConfig.resolve(overrides, TopicConfig())
 
 
 def test_every_setting_is_documented() -> None:
@@ -54,7 +84,8 @@ def test_every_setting_is_documented() -> None:
 
 
 def test_settings_without_broker_form_are_the_ones_kafka_has_none_for() -> None:
-    assert set(TOPIC_SETTINGS) - set(BROKER_SYNONYMS) == {
+    kafkas = {name for name in TOPIC_SETTINGS if not name.startswith("tidelog.")}
+    assert kafkas - set(BROKER_SYNONYMS) == {
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
         "remote.log.copy.disable",

@@ -154,6 +154,7 @@ class IdIndex:
         """The log has this batch next, whoever wrote it."""
         assert digest.base_offset >= self.end_offset, (digest, self.end_offset)
         self.end_offset = Offset(digest.last_offset + 1)  # I1
+        self.log_time_ms = max(self.log_time_ms, digest.max_timestamp_ms)
         match digest.kind:
             case BatchKind.COMMIT:
                 self._settle(digest.producer_id, is_committed=True)
@@ -163,17 +164,18 @@ class IdIndex:
                 pass
             case BatchKind.PLAIN | BatchKind.TRANSACTIONAL:
                 self._add(digest)
+        self._forget()
 
     def _add(self, digest: BatchDigest) -> None:
-        self.log_time_ms = max(self.log_time_ms, digest.max_timestamp_ms)
-        if digest.entries:
-            is_pending = digest.kind is BatchKind.TRANSACTIONAL
-            first = self._table.add(
-                digest.entries, digest.base_offset, self.log_time_ms, is_pending
-            )
-            if is_pending:
-                added = (first, len(digest.entries) // ENTRY.size)
-                self._pending.setdefault(digest.producer_id, []).append(added)
+        if not digest.entries:
+            return
+        is_pending = digest.kind is BatchKind.TRANSACTIONAL
+        first = self._table.add(digest.entries, digest.base_offset, self.log_time_ms, is_pending)
+        if is_pending:
+            added = (first, len(digest.entries) // ENTRY.size)
+            self._pending.setdefault(digest.producer_id, []).append(added)
+
+    def _forget(self) -> None:
         self._table.forget(self.log_time_ms - self._window_ms - self._grace_ms, FOREVER_MS)
         if len(self._table) > self._ids_max:
             self._forgotten_early += self._table.forget(-FOREVER_MS, self._ids_max)  # G5

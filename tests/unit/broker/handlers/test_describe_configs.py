@@ -21,7 +21,7 @@ from tidelog.config.option import ConfigType
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 TOPIC_CONFIG, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC, DEFAULT = 1, 2, 3, 4, 5
-TOPIC_SETTING_COUNT = 33
+TOPIC_SETTING_COUNT = 37
 
 PARTITIONS = cluster(topic("t", partition(), configs={"retention.ms": "1000"}))
 Resource = tuple[int, str] | tuple[int, str, tuple[str, ...]]

@@ -193,7 +193,7 @@ def test_next_transaction_of_a_producer_is_another_one() -> None:
 def test_other_control_batches_settle_nothing() -> None:
     seen = index()
     seen.on_batch(in_transaction(0, 1, producer=7))
-    seen.on_batch(batch(1, kind=BatchKind.OTHER, at_ms=10**9))
+    seen.on_batch(batch(1, kind=BatchKind.OTHER))
     with pytest.raises(RequestRefused):
         judge(seen, 1)
 
@@ -216,8 +216,7 @@ class Log:
         found = []
         log_time_ms = -1
         for at, one in enumerate(self.batches):
-            if one.kind in (BatchKind.PLAIN, BatchKind.TRANSACTIONAL):
-                log_time_ms = max(log_time_ms, one.max_timestamp_ms)
+            log_time_ms = max(log_time_ms, one.max_timestamp_ms)
             state = self._state(one, at)
             found += [
                 (print_, one.base_offset + delta, log_time_ms, state, one.producer_id)

@@ -1,0 +1,53 @@
+"""The ids of a batch that a client has sent, and the batch without its duplicates.
+
+For the loop if that is quick, else for a thread (`deduplication.py`).
+"""
+
+from typing import NamedTuple
+
+from tidelog.base.errors import CorruptBatch, ErrorCode, RequestRefused
+from tidelog.base.ports import BytesLike
+from tidelog.records.batch import BatchHeader
+from tidelog.records.ids import ENTRY, IdSource, read_ids, rewritten, without
+from tidelog.records.record import uncompressed_payload
+
+
+class SentIds(NamedTuple):
+    """What was read out of a batch, and made of it."""
+
+    entries: bytes
+    dropped: tuple[int, ...]
+    """The offset deltas of what `rest` lacks."""
+    rest: bytearray | None
+    """The batch without its duplicates, once it is known that there are some."""
+
+    @property
+    def kept_entries(self) -> bytes:
+        gone = set(self.dropped)
+        return b"".join(
+            ENTRY.pack(fingerprint, delta)
+            for fingerprint, delta in ENTRY.iter_unpack(self.entries)
+            if delta not in gone
+        )
+
+
+def ids_of(header: BatchHeader, records: BytesLike, source: IdSource) -> SentIds:
+    """The ids of a client's batch. Raises RequestRefused if its records cannot be read."""
+    try:
+        payload = uncompressed_payload(header, records)
+        entries = read_ids(payload, header.record_count, source, must_be_consecutive=True)
+    except CorruptBatch as error:
+        raise RequestRefused(ErrorCode.INVALID_RECORD, str(error)) from error
+    return SentIds(entries, (), None)
+
+
+def without_duplicates(
+    header: BatchHeader,
+    records: BytesLike,
+    entries: bytes,
+    dropped: tuple[int, ...],
+    level: int | None,
+) -> SentIds:
+    """The batch without the records at the offset deltas `dropped`, of which it has ids."""
+    kept = without(uncompressed_payload(header, records), header.record_count, dropped)
+    return SentIds(entries, dropped, rewritten(header, kept, level=level))

@@ -1,0 +1,194 @@
+"""The digests of a log's batches, in order, from wherever they are quickest to be had.
+
+    closed segment   from its `.ids` file, as far as that can be believed, else from the log; what
+                     had to be read from the log, from start to end, is then written to the file
+    active segment   from the log
+
+Read in slices, on a thread, so that whoever waits for that thread does not wait for a gigabyte.
+Between two slices the log may go on, and may lose segments at its start; when it is cut, the owner
+starts over.
+"""
+
+from collections.abc import Iterator
+
+from tidelog.base.errors import CorruptBatch, DamagedLog, RequestRefused, StorageError
+from tidelog.base.ids import NO_TIMESTAMP, Offset
+from tidelog.records.batch import BatchHeader, iter_headers
+from tidelog.records.digest import BatchDigest, data_kind, digest_of, summed_up
+from tidelog.records.ids import ENTRY, IdSource
+from tidelog.storage import layout
+from tidelog.storage.file_cache import BlockingAccess
+from tidelog.storage.ids_file import read_digests, write_digests
+from tidelog.storage.index_file import IndexUnusable
+from tidelog.storage.log import Log
+from tidelog.storage.readable_log import segment_number
+from tidelog.storage.scan import header_at
+from tidelog.storage.segment import Segment
+
+SLICE_BYTES = 1024 * 1024
+
+
+def first_needed(log: Log, *, remembered_ms: int) -> tuple[Offset, int]:
+    """Where to begin, so that no id is missed that may still matter; and the log time there.
+
+    Everything before is older than `remembered_ms`, by the log's own time. The time indexes know.
+    """
+    access = BlockingAccess(log.files)
+    segments = log.segments
+    try:
+        newest_ms = [segment.max_timestamp(access)[0] for segment in segments]
+    except IndexUnusable:
+        return segments[0].base_offset, NO_TIMESTAMP
+    before_ms = NO_TIMESTAMP
+    oldest_ms = max(newest_ms) - remembered_ms
+    for segment, largest_ms in zip(segments, newest_ms, strict=True):
+        if max(before_ms, largest_ms) > oldest_ms:
+            return segment.base_offset, before_ms
+        before_ms = max(before_ms, largest_ms)
+    return segments[-1].base_offset, before_ms
+
+
+class DigestReader:
+    """Reads on where it stopped. `offset` is where that is."""
+
+    def __init__(self, log: Log, source: IdSource, offset: Offset) -> None:
+        self._log = log
+        self._source = source
+        self.offset = offset
+        # Those of the closed segment that is being read from the log, all from its start on.
+        self._gathered: list[BatchDigest] = []
+        self._gathered_of: Segment | None = None
+
+    def read(self, end_offset: Offset) -> list[BatchDigest]:
+        """The next slice below `end_offset`, which must be a batch's end; `offset` moves on."""
+        log = self._log
+        self.offset = max(self.offset, log.segments[0].base_offset)
+        if self.offset >= end_offset:
+            return []
+        segment = log.segments[segment_number(log.segments, self.offset)]
+        is_closed = segment is not log.segments[-1]
+        if is_closed and self.offset == segment.base_offset:
+            found = believed(log, segment, self._source)
+            if found:
+                self.offset = Offset(found[-1].last_offset + 1)
+                return found
+            self._gathered, self._gathered_of = [], segment
+        return self._gather(segment, self.read_log(end_offset))
+
+    def read_log(self, end_offset: Offset) -> list[BatchDigest]:
+        """The next slice, from the log whatever files there are."""
+        try:
+            data, read_to = _read(self._log, self.offset, end_offset)
+        except DamagedLog:
+            # Nobody can read what follows in this segment.
+            self._gathered_of = None
+            segment = self._log.segments[segment_number(self._log.segments, self.offset)]
+            data, read_to = b"", min(_end_of(self._log, segment), end_offset)
+        found = [
+            _digest(header, memoryview(data)[position : position + header.size_bytes], self._source)
+            for position, header in iter_headers(data)
+        ]
+        found = [digest for digest in found if digest.last_offset >= self.offset]
+        self.offset = max(self.offset, read_to)
+        return found
+
+    def _gather(self, segment: Segment, found: list[BatchDigest]) -> list[BatchDigest]:
+        if self._gathered_of is segment:
+            self._gathered += found
+            if self.offset >= _end_of(self._log, segment):
+                path = segment.path(layout.IDS)
+                write_digests(self._log.disk, path, self._source, self._gathered)
+                self._gathered, self._gathered_of = [], None
+        return found
+
+
+def write_ids_file(log: Log, segment: Segment, source: IdSource) -> None:
+    """Write the `.ids` file of a closed segment, unless it is there. On a thread."""
+    end_offset = _end_of(log, segment)
+    found = believed(log, segment, source)
+    if found and found[-1].last_offset + 1 == end_offset:
+        return
+    reader = DigestReader(log, source, segment.base_offset)
+    digests: list[BatchDigest] = []
+    while reader.offset < end_offset:
+        digests += reader.read_log(end_offset)
+    write_digests(log.disk, segment.path(layout.IDS), source, digests)
+
+
+def believed(log: Log, segment: Segment, source: IdSource) -> list[BatchDigest]:
+    """The digests of a segment that its file has and its log bears out (F1, F2)."""
+    end_offset = _end_of(log, segment)
+    found = [
+        digest
+        for digest in read_digests(log.disk, segment.path(layout.IDS), source)
+        if segment.base_offset <= digest.base_offset and digest.last_offset < end_offset
+    ]
+    if found and _is_in_log(log, segment, found[-1]):
+        return found
+    return []
+
+
+def offsets_of(log: Log, source: IdSource, fingerprint: bytes) -> Iterator[tuple[int, int]]:
+    """(offset, timestamp of its batch) of every record with this id, from the log start on (D6)."""
+    reader = DigestReader(log, source, log.segments[0].base_offset)
+    end_offset = log.log_end_offset
+    while reader.offset < end_offset:
+        for digest in reader.read(end_offset):
+            if fingerprint in digest.entries:
+                for offset in _offsets_in(digest, fingerprint):
+                    if offset >= log.log_start_offset:
+                        yield offset, digest.max_timestamp_ms
+
+
+def _offsets_in(digest: BatchDigest, fingerprint: bytes) -> Iterator[int]:
+    for known, delta in ENTRY.iter_unpack(digest.entries):
+        if known == fingerprint:
+            yield digest.base_offset + delta
+
+
+def _end_of(log: Log, segment: Segment) -> Offset:
+    segments = log.segments
+    number = segment_number(segments, segment.base_offset)
+    return segments[number + 1].base_offset if number + 1 < len(segments) else log.log_end_offset
+
+
+def _is_in_log(log: Log, segment: Segment, digest: BatchDigest) -> bool:
+    try:
+        access = BlockingAccess(log.files)
+        position = segment.position_of(digest.base_offset, access)
+        if position >= segment.size_bytes:
+            return False
+        header = header_at(segment.open(access), position)
+    except (IndexUnusable, StorageError):
+        return False
+    return (header.base_offset, header.leader_epoch, header.crc) == (
+        digest.base_offset,
+        digest.leader_epoch,
+        digest.crc,
+    )
+
+
+def _read(log: Log, offset: Offset, end_offset: Offset) -> tuple[bytes, Offset]:
+    while True:
+        try:
+            read = log.read(
+                max(offset, log.log_start_offset),
+                end_offset=end_offset,
+                max_bytes=SLICE_BYTES,
+                at_least_one=True,
+            )
+            return bytes(read.data), read.end_offset
+        except RequestRefused:
+            if log.log_start_offset <= offset:
+                raise StorageError(f"{log.folder} cannot be read at {offset}") from None
+            offset = log.log_start_offset  # Retention was faster.
+            if offset >= end_offset:
+                return b"", end_offset
+
+
+def _digest(header: BatchHeader, batch: memoryview, source: IdSource) -> BatchDigest:
+    try:
+        return digest_of(header, batch, source)
+    except CorruptBatch:
+        # Nobody looked inside when it was stored; no consumer can read it either.
+        return summed_up(header, data_kind(header), b"")

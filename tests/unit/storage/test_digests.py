@@ -1,0 +1,348 @@
+"""D5: ids come from the files beside segments only as far as the log bears them out (F1, F2)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.storage.log_folder import NOW_MS, LogFolder, append_batch, log_config
+from tidelog.base.ids import Offset
+from tidelog.records.batch import Codec, iter_headers
+from tidelog.records.control import ControlType, TransactionEnd, encode_transaction_end
+from tidelog.records.digest import BatchDigest, BatchKind, digest_of
+from tidelog.records.ids import ENTRY, IdSource, fingerprint
+from tidelog.records.record import Record, encode_batch
+from tidelog.storage.digests import (
+    DigestReader,
+    believed,
+    first_needed,
+    offsets_of,
+    write_ids_file,
+)
+from tidelog.storage.ids_file import read_digests, write_digests
+from tidelog.storage.log import Log
+from tidelog.storage.memory_disk import MemoryDisk
+
+BY_KEY = IdSource(None)
+FILE = Path("/folder/00000000000000000000.ids")
+TWO_BATCHES = 200
+
+
+@pytest.fixture
+def folder() -> LogFolder:
+    disk = MemoryDisk(total_bytes=2**30, now_ms=NOW_MS)
+    return LogFolder(disk, Path("/folder"), log_config(segment_bytes=TWO_BATCHES))
+
+
+def keyed(
+    offset: int,
+    *keys: str,
+    at_ms: int = NOW_MS,
+    epoch: int = 0,
+    codec: Codec = Codec.NONE,
+    producer: int = -1,
+    is_control: bool = False,
+    records: list[Record] | None = None,
+) -> bytearray:
+    return encode_batch(
+        records
+        or [Record(offset + at, at_ms, one.encode(), b"v", ()) for at, one in enumerate(keys)],
+        leader_epoch=epoch,
+        codec=codec,
+        producer_id=producer,
+        producer_epoch=-1 if producer < 0 else 0,
+        base_sequence=-1 if producer < 0 or is_control else 0,
+        is_transactional=producer >= 0,
+        is_control=is_control,
+    )
+
+
+def append(log: Log, *keys: str, at_ms: int = NOW_MS, epoch: int = 0) -> None:
+    append_batch(log, keyed(log.log_end_offset, *keys, at_ms=at_ms, epoch=epoch))
+
+
+def read_all(log: Log, offset: int = 0) -> list[BatchDigest]:
+    reader = DigestReader(log, BY_KEY, Offset(offset))
+    found: list[BatchDigest] = []
+    while reader.offset < log.log_end_offset:
+        found += reader.read(log.log_end_offset)
+    return found
+
+
+def offsets(digests: list[BatchDigest]) -> list[int]:
+    return [
+        one.base_offset + delta for one in digests for _, delta in ENTRY.iter_unpack(one.entries)
+    ]
+
+
+def files(folder: LogFolder) -> list[str]:
+    return sorted(name for name in folder.files() if name.endswith(".ids"))
+
+
+# -- the file --------------------------------------------------------------------------------------
+
+DIGESTS = st.lists(
+    st.builds(
+        lambda last, epoch, crc, time_ms, producer, kind, ids: (
+            last,
+            epoch,
+            crc,
+            time_ms,
+            producer,
+            kind,
+            b"".join(ENTRY.pack(fingerprint(one), at) for at, one in enumerate(ids)),
+        ),
+        st.integers(0, 9),
+        st.integers(-1, 2**31 - 1),
+        st.integers(0, 2**32 - 1),
+        st.integers(-1, 2**50),
+        st.integers(-1, 2**60),
+        st.sampled_from(BatchKind),
+        st.lists(st.binary(min_size=1, max_size=5), max_size=4),
+    ),
+    max_size=6,
+)
+
+
+def in_order(parts: list[tuple[int, int, int, int, int, BatchKind, bytes]]) -> list[BatchDigest]:
+    made: list[BatchDigest] = []
+    offset = 0
+    for last, epoch, crc, time_ms, producer, kind, entries in parts:
+        made.append(
+            BatchDigest(offset, offset + last, epoch, crc, time_ms, producer, kind, entries)
+        )
+        offset += last + 1
+    return made
+
+
+def disk_with(digests: list[BatchDigest], source: IdSource = BY_KEY) -> MemoryDisk:
+    disk = MemoryDisk(total_bytes=2**30, now_ms=NOW_MS)
+    disk.make_folder(FILE.parent)
+    write_digests(disk, FILE, source, digests)
+    return disk
+
+
+@given(DIGESTS)
+def test_what_was_written_is_read(
+    parts: list[tuple[int, int, int, int, int, BatchKind, bytes]],
+) -> None:
+    digests = in_order(parts)
+    assert [*read_digests(disk_with(digests), FILE, BY_KEY)] == digests
+
+
+@given(DIGESTS, st.data())
+def test_torn_or_damaged_file_is_read_up_to_there(
+    parts: list[tuple[int, int, int, int, int, BatchKind, bytes]], data: st.DataObject
+) -> None:
+    digests = in_order(parts)
+    disk = disk_with(digests)
+    whole = bytearray(disk.read_file(FILE))
+    at = data.draw(st.integers(0, len(whole) - 1))
+    if data.draw(st.booleans()):
+        del whole[at:]
+    else:
+        whole[at] ^= 1 << data.draw(st.integers(0, 7))
+    disk.replace_file(FILE, bytes(whole))
+    found = [*read_digests(disk, FILE, BY_KEY)]
+    assert found == digests[: len(found)]
+
+
+def test_file_of_another_header_is_not_read() -> None:
+    digests = in_order([(0, 0, 0, 0, -1, BatchKind.PLAIN, b"")])
+    disk = disk_with(digests, IdSource(b"guid"))
+    assert [*read_digests(disk, FILE, IdSource(b"guid"))] == digests
+    assert [*read_digests(disk, FILE, IdSource(b"other"))] == []
+    assert [*read_digests(disk, FILE, BY_KEY)] == []
+
+
+def test_no_file_is_no_error() -> None:
+    disk = MemoryDisk(total_bytes=2**30, now_ms=NOW_MS)
+    assert [*read_digests(disk, FILE, BY_KEY)] == []
+
+
+# -- a log -----------------------------------------------------------------------------------------
+
+
+def grown(folder: LogFolder, batch_count: int) -> Log:
+    log = folder.open_log()
+    for number in range(batch_count):
+        append(log, f"key-{number}")
+    return log
+
+
+def test_closed_segments_get_a_file_when_they_are_read(folder: LogFolder) -> None:
+    log = grown(folder, 6)
+    assert len(log.segments) == 3
+    digests = read_all(log)
+    assert offsets(digests) == [*range(6)]
+    assert len(files(folder)) == 2
+    assert read_all(log) == digests
+
+
+def test_reading_from_the_middle_writes_no_half_file(folder: LogFolder) -> None:
+    log = grown(folder, 6)
+    assert offsets(read_all(log, 1)) == [1, 2, 3, 4, 5]
+    assert files(folder) == [log.segments[1].path(".ids").name]
+
+
+def test_file_of_a_closed_segment_is_what_reading_gives(folder: LogFolder) -> None:
+    log = grown(folder, 6)
+    write_ids_file(log, log.segments[0], BY_KEY)
+    assert believed(log, log.segments[0], BY_KEY) == read_all(log)[:2]
+    before = folder.files()
+    write_ids_file(log, log.segments[0], BY_KEY)
+    assert folder.files() == before
+
+
+def test_file_is_believed_only_if_its_last_batch_is_in_the_log(folder: LogFolder) -> None:
+    """What another leader wrote in place of what was cut off has the same offsets, but not ids."""
+    log = grown(folder, 6)
+    read_all(log)
+    log.truncate_to(Offset(1))
+    append(log, "other", epoch=1)
+    append(log, "more", epoch=1)
+    append(log, "again", epoch=1)
+    assert [one.leader_epoch for one in read_all(log)] == [0, 1, 1, 1]
+    found = {
+        fingerprint_ for one in read_all(log) for fingerprint_, _ in ENTRY.iter_unpack(one.entries)
+    }
+    assert fingerprint(b"other") in found
+    assert fingerprint(b"key-1") not in found
+
+
+def test_file_that_goes_beyond_the_log_is_believed_as_far_as_that_goes(folder: LogFolder) -> None:
+    log = grown(folder, 6)
+    read_all(log)
+    before = disk_bytes(folder, log)
+    log.truncate_to(Offset(1))
+    folder.write(log.segments[0].path(".ids").name, before)
+    append(log, "other", epoch=1)
+    log.roll(producers=(), now_ms=NOW_MS)
+    assert believed(log, log.segments[0], BY_KEY) == []
+    write_ids_file(log, log.segments[0], BY_KEY)
+    assert [one.leader_epoch for one in believed(log, log.segments[0], BY_KEY)] == [0, 1]
+
+
+def disk_bytes(folder: LogFolder, log: Log) -> bytes:
+    return folder.files()[log.segments[0].path(".ids").name]
+
+
+def test_files_go_with_their_segments(folder: LogFolder) -> None:
+    log = grown(folder, 6)
+    read_all(log)
+    log.truncate_to(Offset(3))
+    assert files(folder) == ["00000000000000000000.ids", "00000000000000000002.ids"]
+    log.detach(log.segments[:1])
+    assert offsets(read_all(log)) == [2]
+
+
+def test_orphaned_file_is_removed_when_the_log_is_opened(folder: LogFolder) -> None:
+    log = grown(folder, 2)
+    folder.stop(log)
+    folder.write("00000000000000000077.ids", b"whatever")
+    folder.open_log(clean=True)
+    assert files(folder) == []
+
+
+def test_batch_that_cannot_be_read_has_no_ids(folder: LogFolder) -> None:
+    log = folder.open_log()
+    broken = bytearray(keyed(0, "a", codec=Codec.GZIP))
+    broken[-4:] = b"\0\0\0\0"
+    append_batch(log, broken)
+    append(log, "b")
+    assert offsets(read_all(log)) == [1]
+
+
+def test_damaged_segment_is_passed_over(folder: LogFolder) -> None:
+    log = grown(folder, 6)
+    file = folder.disk.open_existing(log.segments[0].log_path)
+    size_bytes = file.size_bytes
+    file.truncate(0)
+    file.append(bytes(size_bytes))
+    assert offsets(read_all(log)) == [2, 3, 4, 5]
+
+
+# -- where to begin --------------------------------------------------------------------------------
+
+
+def timed(folder: LogFolder, *times_ms: int) -> Log:
+    log = folder.open_log()
+    for number, at_ms in enumerate(times_ms):
+        append(log, f"key-{number}", at_ms=at_ms)
+    return log
+
+
+@pytest.mark.parametrize(
+    ("remembered_ms", "expected"),
+    [(1, (4, 1_300)), (200, (4, 1_300)), (201, (2, 1_100)), (600, (0, -1))],
+)
+def test_reading_begins_where_something_may_still_matter(
+    folder: LogFolder, remembered_ms: int, expected: tuple[int, int]
+) -> None:
+    log = timed(folder, 1_000, 1_100, 1_200, 1_300, 1_400, 1_500)
+    assert first_needed(log, remembered_ms=remembered_ms) == expected
+
+
+def test_time_of_the_log_does_not_go_back(folder: LogFolder) -> None:
+    log = timed(folder, 9_000, 1, 2, 3, 4, 5)
+    assert first_needed(log, remembered_ms=1_000) == (0, -1)
+
+
+# -- where an id is --------------------------------------------------------------------------------
+
+
+def test_id_is_found_wherever_it_is(folder: LogFolder) -> None:
+    log = folder.open_log()
+    for at, key in enumerate(("a", "b", "a", "c", "a")):
+        append(log, key, at_ms=NOW_MS + at)
+    assert [*offsets_of(log, BY_KEY, fingerprint(b"a"))] == [
+        (0, NOW_MS),
+        (2, NOW_MS + 2),
+        (4, NOW_MS + 4),
+    ]
+    log.advance_log_start(Offset(1))
+    assert [offset for offset, _ in offsets_of(log, BY_KEY, fingerprint(b"a"))] == [2, 4]
+    assert [*offsets_of(log, BY_KEY, fingerprint(b"z"))] == []
+
+
+# -- digests ---------------------------------------------------------------------------------------
+
+
+def digests_in(*batches: bytearray) -> Iterator[BatchDigest]:
+    data = b"".join(batches)
+    for position, header in iter_headers(data):
+        yield digest_of(header, data[position : position + header.size_bytes], BY_KEY)
+
+
+@pytest.mark.parametrize(
+    ("control_type", "kind"),
+    [(ControlType.COMMIT, BatchKind.COMMIT), (ControlType.ABORT, BatchKind.ABORT)],
+)
+def test_digest_says_how_a_transaction_ended(control_type: ControlType, kind: BatchKind) -> None:
+    key, value = encode_transaction_end(TransactionEnd(control_type, 0))
+    control = keyed(5, producer=7, is_control=True, records=[Record(5, NOW_MS, key, value, ())])
+    unknown = keyed(
+        6, producer=7, is_control=True, records=[Record(6, NOW_MS, b"\0\0\0\x09", b"", ())]
+    )
+    first, second, third = digests_in(keyed(4, "a", producer=7), control, unknown)
+    assert (first.kind, first.producer_id) == (BatchKind.TRANSACTIONAL, 7)
+    assert (second.kind, second.producer_id, second.entries) == (kind, 7, b"")
+    assert (third.kind, third.producer_id) == (BatchKind.OTHER, -1)
+
+
+def test_digest_of_an_idempotent_batch_names_no_producer() -> None:
+    plain = encode_batch(
+        [Record(0, NOW_MS, b"a", None, ())],
+        leader_epoch=3,
+        codec=Codec.LZ4,
+        producer_id=9,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=False,
+        is_control=False,
+    )
+    (digest,) = digests_in(plain)
+    assert (digest.kind, digest.producer_id, digest.leader_epoch) == (BatchKind.PLAIN, -1, 3)
+    assert digest.entries == ENTRY.pack(fingerprint(b"a"), 0)
