@@ -341,6 +341,13 @@ class TopicConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def max_segment_ms(self) -> int:
+        """Age at which the active segment is closed. It cannot be compacted before that."""
+        if self.is_compacted:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms
+
+    @property
     def is_deleted(self) -> bool:
         """Whether age and size limits remove old segments."""
         return "delete" in self.cleanup_policy

@@ -35,6 +35,7 @@ CODEC_MASK = 0x07
 LOG_APPEND_TIME_FLAG = 0x08
 TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
+DELETE_HORIZON_FLAG = 0x40
 
 MAGIC_POSITION = 16
 _CRC_POSITION = 17
@@ -117,6 +118,14 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return self.attributes & CONTROL_FLAG != 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may remove the tombstones, or the marker, of this batch (KIP-534).
+
+        Set by the first compaction that met them. It stands in the place of the base timestamp.
+        """
+        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property
     def has_producer_id(self) -> bool:

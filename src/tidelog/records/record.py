@@ -89,20 +89,20 @@ def record_ends(payload: BytesLike, record_count: int) -> list[int]:
     ends: list[int] = []
     position = 0
     for _ in range(record_count):
-        length, position = _read_varint(data, position, _VARINT_BITS_MAX)
+        length, position = read_varint(data, position, _VARINT_BITS_MAX)
         position += length
         ends.append(position)
     return ends
 
 
 def _decode_record(header: BatchHeader, data: bytes, position: int) -> tuple[Record, int]:
-    length, position = _read_varint(data, position, _VARINT_BITS_MAX)
+    length, position = read_varint(data, position, _VARINT_BITS_MAX)
     end = position + length
     if length < 0 or end > len(data):
         raise CorruptBatch(f"record of {length} bytes, {len(data) - position} are left")
     position += 1  # Attributes: no bit has a meaning yet.
-    timestamp_delta, position = _read_varint(data, position, _VARLONG_BITS_MAX)
-    offset_delta, position = _read_varint(data, position, _VARINT_BITS_MAX)
+    timestamp_delta, position = read_varint(data, position, _VARLONG_BITS_MAX)
+    offset_delta, position = read_varint(data, position, _VARINT_BITS_MAX)
     key, position = _read_nullable_bytes(data, position, end)
     value, position = _read_nullable_bytes(data, position, end)
     headers, position = _read_headers(data, position, end)
@@ -119,7 +119,7 @@ def _decode_record(header: BatchHeader, data: bytes, position: int) -> tuple[Rec
 def _read_headers(
     data: bytes, position: int, end: int
 ) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    count, position = _read_varint(data, position, _VARINT_BITS_MAX)
+    count, position = read_varint(data, position, _VARINT_BITS_MAX)
     if not 0 <= count <= end - position:
         raise CorruptBatch(f"record with {count} headers in {end - position} bytes")
     headers = []
@@ -133,7 +133,7 @@ def _read_headers(
 
 
 def _read_nullable_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    length, position = _read_varint(data, position, _VARINT_BITS_MAX)
+    length, position = read_varint(data, position, _VARINT_BITS_MAX)
     if length == -1:
         return None, position
     if not 0 <= length <= end - position:
@@ -141,7 +141,8 @@ def _read_nullable_bytes(data: bytes, position: int, end: int) -> tuple[bytes | 
     return data[position : position + length], position + length
 
 
-def _read_varint(data: bytes, position: int, bits_max: int) -> tuple[int, int]:
+def read_varint(data: bytes, position: int, bits_max: int) -> tuple[int, int]:
+    """The number at `position` and where it ends; IndexError if the data ends first."""
     byte = data[position]
     position += 1
     if byte < 0x80:
@@ -225,28 +226,29 @@ def assemble(header: BatchHeader, payload: BytesLike) -> bytearray:
 
 def _encode_record(record: Record, base_offset: int, base_timestamp_ms: int) -> bytearray:
     body = bytearray(1)  # Attributes: no bit has a meaning yet.
-    _write_varint(body, record.timestamp_ms - base_timestamp_ms)
-    _write_varint(body, record.offset - base_offset)
+    write_varint(body, record.timestamp_ms - base_timestamp_ms)
+    write_varint(body, record.offset - base_offset)
     _write_nullable_bytes(body, record.key)
     _write_nullable_bytes(body, record.value)
-    _write_varint(body, len(record.headers))
+    write_varint(body, len(record.headers))
     for key, value in record.headers:
         _write_nullable_bytes(body, key.encode("utf-8", "surrogateescape"))
         _write_nullable_bytes(body, value)
     encoded = bytearray()
-    _write_varint(encoded, len(body))
+    write_varint(encoded, len(body))
     return encoded + body
 
 
 def _write_nullable_bytes(output: bytearray, data: bytes | None) -> None:
     if data is None:
-        _write_varint(output, -1)
+        write_varint(output, -1)
     else:
-        _write_varint(output, len(data))
+        write_varint(output, len(data))
         output += data
 
 
-def _write_varint(output: bytearray, number: int) -> None:
+def write_varint(output: bytearray, number: int) -> None:
+    """Add `number`, which has at most 64 bits."""
     zigzag = (number << 1) ^ (number >> 63)
     while zigzag >= 0x80:
         output.append(zigzag & 0x7F | 0x80)

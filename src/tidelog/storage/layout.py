@@ -36,6 +36,7 @@ PARTITION_METADATA = "partition.metadata"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 BOOT_ID = ".tidelog_boot"
 META_PROPERTIES = "meta.properties"
@@ -54,13 +55,18 @@ def file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:0{_OFFSET_DIGITS}d}{suffix}"
 
 
+def is_named_by_offset(name: str) -> bool:
+    """Whether it is a segment's file, or was one, or is to become one."""
+    stem = name[:_OFFSET_DIGITS]
+    return len(stem) == _OFFSET_DIGITS and stem.isdigit() and stem.isascii()
+
+
 @dataclass(slots=True)
 class FolderContents:
     """What lies in a partition's folder, sorted by kind."""
 
     bases: dict[str, list[Offset]]
     leftovers: list[str] = field(default_factory=list)
-    swapped: list[str] = field(default_factory=list)
     others: set[str] = field(default_factory=set)
 
     def offsets(self, suffix: str) -> list[Offset]:
@@ -69,19 +75,17 @@ class FolderContents:
 
 
 def sort_folder(names: Iterable[str]) -> FolderContents:
-    """Tell segment files from what an interrupted deletion or replacement left behind.
+    """Tell segment files from what an interrupted deletion left behind.
 
     `names` must be sorted: offsets come out in the same order.
     """
     bases: dict[str, list[Offset]] = {suffix: [] for suffix in _OFFSET_NAMED}
     contents = FolderContents(bases)
     for name in names:
-        stem, suffix = name[:_OFFSET_DIGITS], name[_OFFSET_DIGITS:]
+        suffix = name[_OFFSET_DIGITS:]
         of_suffix = bases.get(suffix)
-        if of_suffix is not None and stem.isdigit() and stem.isascii():
-            of_suffix.append(Offset(int(stem)))
-        elif suffix.endswith(SWAP):
-            contents.swapped.append(name)
+        if of_suffix is not None and is_named_by_offset(name):
+            of_suffix.append(Offset(int(name[:_OFFSET_DIGITS])))
         elif name.endswith((DELETED, CLEANED, TEMPORARY)):
             contents.leftovers.append(name)
         else:

@@ -9,6 +9,9 @@ truncations, the timestamp lookups, `close`. The owner keeps these apart:
                               truncating, no read of what is being cut off
     flush                     one at a time; appends, reads and a roll may go on
     remove_detached           not during a flush
+    replace                   alone: no roll, truncation, retention, read or flush of what it
+                              replaces meanwhile; `begin_replacing` on the loop makes
+                              `read_cached` leave reads to the thread that does this
     start_writing             on the loop; what it returns on a thread, at any time
     read, read_cached         any number, at any time
 
@@ -35,6 +38,7 @@ What a crash finds, in the order in which things are written:
     truncate   snapshots, younger segments (youngest first), indexes, the log: at every step what
                is left is a log that ends somewhere
     delete     oldest first: what is left is a log that starts somewhere
+    replace    see `replacement.py`: the old segments or the new one
 """
 
 import zlib
@@ -50,12 +54,13 @@ from tidelog.records.batch import BatchHeader
 from tidelog.records.producer import ProducerEntry
 from tidelog.storage import layout, timestamps
 from tidelog.storage.checkpoints import LeaderEpochs, write_leader_epochs
-from tidelog.storage.file_cache import FileCache
+from tidelog.storage.file_cache import Access, FileCache
 from tidelog.storage.index_file import IndexUnusable
 from tidelog.storage.offset_index import RELATIVE_OFFSET_MAX
 from tidelog.storage.producer_snapshot import write_snapshot
 from tidelog.storage.readable_log import RECENT_PLACES, LogRead, ReadableLog, segment_number
 from tidelog.storage.reindex import rebuild_indexes
+from tidelog.storage.replacement import CleanedSegment
 from tidelog.storage.retention import RetentionConfig, expired_segments
 from tidelog.storage.scan import batch_headers
 from tidelog.storage.segment import WALK, Segment, flush_file
@@ -88,7 +93,17 @@ class LogConfig(RetentionConfig, Protocol):
     @property
     def index_interval_bytes(self) -> int: ...
     @property
+    def max_segment_ms(self) -> int: ...
+    @property
     def is_compacted(self) -> bool: ...
+    @property
+    def delete_retention_ms(self) -> int: ...
+    @property
+    def min_cleanable_dirty_ratio(self) -> float: ...
+    @property
+    def min_compaction_lag_ms(self) -> int: ...
+    @property
+    def max_compaction_lag_ms(self) -> int: ...
 
 
 class Log(ReadableLog):
@@ -171,6 +186,16 @@ class Log(ReadableLog):
         return sum(segment.size_bytes for segment in self.segments)
 
     @property
+    def is_closed(self) -> bool:
+        """Whether its files may belong to somebody else by now."""
+        return self._is_closed
+
+    @property
+    def access(self) -> Access:
+        """How a thread comes by the bytes of its segments."""
+        return self._blocking
+
+    @property
     def active_base_offset(self) -> Offset:
         """Where the segment that is being written begins."""
         return self._active.base_offset
@@ -181,11 +206,11 @@ class Log(ReadableLog):
         self._segment_bytes = config.segment_bytes
         self._segment_index_bytes = config.segment_index_bytes
         self._index_interval_bytes = config.index_interval_bytes
-        self._roll_after_ms = config.segment_ms - self._jitter_ms()
+        self._roll_after_ms = config.max_segment_ms - self._jitter_ms()
 
     def _jitter_ms(self) -> int:
         """By chance, but the same after a restart: drawn from the segment's name."""
-        jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        jitter_ms = min(self.config.segment_jitter_ms, self.config.max_segment_ms)
         if jitter_ms <= 0:
             return 0
         return zlib.crc32(str(self._active.log_path).encode()) % jitter_ms
@@ -288,7 +313,7 @@ class Log(ReadableLog):
         self._active = new
         self._expect_writing(new)
         self.segments = (*self.segments, new)  # I2
-        self._roll_after_ms = self.config.segment_ms - self._jitter_ms()
+        self._roll_after_ms = self.config.max_segment_ms - self._jitter_ms()
 
     def _write_snapshot(self, producers: Sequence[ProducerEntry]) -> None:
         write_snapshot(self._disk, self._snapshot_path(self.log_end_offset), producers)
@@ -635,3 +660,43 @@ class Log(ReadableLog):
                 renamed.append(deleted)
             segment.file = None
         return tuple(renamed)
+
+    # -- compaction ------------------------------------------------------------------------------
+
+    def begin_replacing(self) -> None:
+        """Nobody reads on the loop from here until `replace` is over."""
+        self.is_replacing = True
+
+    def replace(self, cleaned: CleanedSegment, *, truncation_count: int) -> tuple[Path, ...] | None:
+        """Put `cleaned` in the place of the segments that it was made from.
+
+        Returns the names that the old files have now, for the owner to remove as after
+        `remove_detached`. None if the log was closed, or cut since `truncation_count` was taken:
+        then nothing has changed.
+        """
+        try:
+            first = self._number_of(cleaned.replaced)
+            if self._is_closed or truncation_count != self.truncation_count or first is None:
+                return None
+            renamed = cleaned.take_out_old(self.files)
+            segment = cleaned.put_in_place()
+            following = first + len(cleaned.replaced)
+            self.segments = (*self.segments[:first], segment, *self.segments[following:])  # I2
+            self._recent = [None] * RECENT_PLACES
+            self._largest_timestamps = None
+            return renamed
+        finally:
+            self.is_replacing = False
+
+    def _number_of(self, segments: tuple[Segment, ...]) -> int | None:
+        """Where in the log `segments` are; None if they are not all there, one behind another."""
+        base_offset = segments[0].base_offset
+        if base_offset < self.segments[0].base_offset:
+            return None
+        number = segment_number(self.segments, base_offset)
+        return number if self.segments[number : number + len(segments)] == segments else None
+
+    def flush_replaced(self) -> None:
+        """Make the names that `replace` gave durable."""
+        if not self._is_closed:
+            self._disk.flush_folder(self.folder)

@@ -6,6 +6,8 @@
     recovery-point-offset-checkpoint      below it, everything is on stable storage
     log-start-offset-checkpoint           below it, records were deleted
     replication-offset-checkpoint         below it, records are committed (the high watermark)
+    cleaner-offset-checkpoint             below it, records were compacted; whoever is in it has
+                                          been compacted once, or was about to be
     <topic>-<n>/                          a partition
     <topic>-<n>.<unique>-delete/          a partition that is being deleted
 
@@ -14,7 +16,8 @@ it cannot be taken for the mark of a later stop. It is written after everything 
 
 A checkpoint that cannot be read is reported and taken for lost: without recovery points every log
 is scanned from its start, without log start offsets deleted records may come back until retention
-takes them, without high watermarks they start from the log start. Kafka takes the dir offline
+takes them, without high watermarks they start from the log start, without cleaner offsets logs are
+compacted anew. Kafka takes the dir offline
 instead; but all of it can be found out from the logs, or be lost without losing a record.
 """
 
@@ -80,6 +83,8 @@ class LogDir:
         self._unknown_recovery_point = None if recovery_points is None else Offset(0)
         self._log_start_offsets = self._read_offsets(layout.LOG_START_OFFSET_CHECKPOINT) or {}
         self._high_watermarks = self._read_offsets(layout.HIGH_WATERMARK_CHECKPOINT) or {}
+        self._cleaner_offsets = self._read_offsets(layout.CLEANER_OFFSET_CHECKPOINT) or {}
+        self._written_cleaner_offsets = dict(self._cleaner_offsets)
         self._has_renamed = False
         self._has_forgotten = False
         self._forget_absent()
@@ -91,10 +96,18 @@ class LogDir:
             self._warn(f"{error}: going on without it")
             return None
 
+    def _by_partition(self) -> tuple[dict[TopicPartition, Offset], ...]:
+        return (
+            self._recovery_points,
+            self._log_start_offsets,
+            self._high_watermarks,
+            self._cleaner_offsets,
+        )
+
     def _forget_absent(self) -> None:
         """A deletion may have been interrupted after the folder was renamed."""
         present = set(self.partitions())
-        for offsets in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
+        for offsets in self._by_partition():
             for absent in offsets.keys() - present:
                 del offsets[absent]
                 self._has_forgotten = True
@@ -156,6 +169,7 @@ class LogDir:
             clean=self.was_clean,
             recovery_point=self._recovery_points.get(topic_partition, self._unknown_recovery_point),
             log_start_offset=self._log_start_offsets.get(topic_partition, Offset(0)),
+            has_been_compacted=topic_partition in self._cleaner_offsets,
             replay=replay,
             warn=self._warn,
             now_ms=now_ms,
@@ -178,6 +192,21 @@ class LogDir:
         """The same for `replication-offset-checkpoint`."""
         self._high_watermarks = {**self._high_watermarks, **offsets}
         self._write_offsets(layout.HIGH_WATERMARK_CHECKPOINT, self._high_watermarks)
+
+    def cleaner_offset(self, topic_partition: TopicPartition) -> Offset | None:
+        """Below it the log was compacted; None if that has never been begun."""
+        return self._cleaner_offsets.get(topic_partition)
+
+    def write_cleaner_offsets(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """The same for `cleaner-offset-checkpoint`."""
+        self._cleaner_offsets = {**self._cleaner_offsets, **offsets}
+        self._write_offsets(layout.CLEANER_OFFSET_CHECKPOINT, self._cleaner_offsets)
+        self._written_cleaner_offsets = dict(self._cleaner_offsets)
+
+    def lower_cleaner_offset(self, topic_partition: TopicPartition, offset: Offset) -> None:
+        """The log is about to be cut at `offset`: what will be written there is not compacted."""
+        if self._cleaner_offsets.get(topic_partition, offset) > offset:
+            self.write_cleaner_offsets({topic_partition: offset})
 
     def _write_offsets(self, name: str, offsets: Mapping[TopicPartition, Offset]) -> None:
         write_offsets(self._disk, self.path / name, offsets)
@@ -205,7 +234,7 @@ class LogDir:
 
     def _rename(self, topic_partition: TopicPartition, name: str) -> Path:
         # A topic that is created again under this name must not inherit what was known about it.
-        for offsets in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
+        for offsets in self._by_partition():
             if offsets.pop(topic_partition, None) is not None:
                 self._has_forgotten = True
         folder = self.path / str(topic_partition)
@@ -226,6 +255,8 @@ class LogDir:
             self.write_recovery_points({})
             self.write_log_start_offsets({})
             self.write_high_watermarks({})
+            if self._cleaner_offsets != self._written_cleaner_offsets:
+                self.write_cleaner_offsets({})
             self._has_forgotten = False
 
     def finish_delete(self, folder: Path) -> None:
@@ -327,6 +358,6 @@ _KNOWN = frozenset(
         layout.RECOVERY_POINT_CHECKPOINT,
         layout.LOG_START_OFFSET_CHECKPOINT,
         layout.HIGH_WATERMARK_CHECKPOINT,
-        "cleaner-offset-checkpoint",
+        layout.CLEANER_OFFSET_CHECKPOINT,
     )
 )

@@ -43,6 +43,7 @@ from tidelog.storage.log import Log, LogConfig
 from tidelog.storage.producer_snapshot import CorruptSnapshot, read_snapshot
 from tidelog.storage.recovery import Recovery
 from tidelog.storage.reindex import rebuild_indexes
+from tidelog.storage.replacement import finish_replacements
 from tidelog.storage.segment import Segment
 from tidelog.storage.tail import find_tail
 from tidelog.storage.transaction_index import is_usable
@@ -84,6 +85,7 @@ def open_log(
     clean: bool,
     recovery_point: Offset | None,
     log_start_offset: Offset,
+    has_been_compacted: bool,
     replay: Replay,
     warn: Callable[[str], None],
     now_ms: int,
@@ -92,11 +94,13 @@ def open_log(
 
     `topic_id` is written to `partition.metadata` where there is none; a different one there is a
     StorageError. `recovery_point` is ignored after a `clean` stop; None means that it was lost
-    and everything is scanned. `warn` gets a sentence about everything that had to be repaired.
+    and everything is scanned. `has_been_compacted`: there may be gaps, whatever `config` says by
+    now. `warn` gets a sentence about everything that had to be repaired.
 
     What recovery found is not durable yet: `Log.flush` makes it so.
     """
     opening = _Opening(disk, files, folder, config, warn, now_ms)
+    opening.has_gaps = has_been_compacted or config.is_compacted
     topic_id = opening.agree_on_topic_id(topic_id)
     opening.find_segments()
     if not opening.segments:
@@ -153,6 +157,7 @@ class _Opening:
         self.warn = warn
         self.now_ms = now_ms
         self.is_clean = False
+        self.has_gaps = False
         self.is_new = not disk.exists(folder)
         self.segments: tuple[Segment, ...] = ()
         self.end_offset = Offset(0)
@@ -163,7 +168,8 @@ class _Opening:
         self._has_seen_markers = False
         if self.is_new:
             disk.make_folder(folder)
-        self._contents = layout.sort_folder(disk.list_folder(folder))
+        self._names = disk.list_folder(folder)
+        self._contents = layout.sort_folder(self._names)
 
     @property
     def snapshots(self) -> list[Offset]:
@@ -187,11 +193,9 @@ class _Opening:
         return expected or found
 
     def find_segments(self) -> None:
+        if finish_replacements(self.disk, self.folder, self._names):
+            self._contents = layout.sort_folder(self.disk.list_folder(self.folder))
         contents = self._contents
-        if contents.swapped:
-            raise StorageError(
-                f"{self.folder / contents.swapped[0]} was left by an interrupted compaction"
-            )
         for name in contents.leftovers:
             self.disk.remove(self.folder / name)
         bases = contents.offsets(layout.LOG)
@@ -234,7 +238,7 @@ class _Opening:
             disk=self.disk,
             files=self.files,
             index_interval_bytes=self.config.index_interval_bytes,
-            has_gaps=self.config.is_compacted,
+            has_gaps=self.has_gaps,
             observe=self._see,
             warn=self.warn,
         )

@@ -4,7 +4,12 @@ A read is a binary search over segments, one over the sparse index, and a short 
 Most reads need none of that: whoever reads on continues where an earlier read or append ended, and
 the last few such places are remembered (`_recent`). A place says where the first batch starts
 whose last offset is at least its key, so it holds for every reader, and a stale one is never
-wrong: bytes of a log do not move. Only a truncation makes them invalid and drops them all.
+wrong: bytes of a log do not move. Only a truncation and compaction make them invalid; both drop
+them all.
+
+While compaction puts a segment in the place of others, a name may stand for the old file or the
+new. Then nobody reads on the loop (`is_replacing`): a read goes to the thread that does this, and
+comes after it.
 
 Threads: see `log.py`. Remembering a place is one assignment to a list element.
 """
@@ -61,6 +66,7 @@ class ReadableLog:
         "_recent",
         "files",
         "has_aborted",
+        "is_replacing",
         "log_end_offset",
         "log_start_offset",
         "segments",
@@ -81,6 +87,7 @@ class ReadableLog:
         self._cached = CachedAccess(files)
         self._recent: list[Place | None] = [None] * RECENT_PLACES
         self.segments = segments
+        self.is_replacing = False
         # Once there are some, every reader at read_committed looks for those that it must skip.
         self.has_aborted = any(segment.has_aborted for segment in segments)
         self.log_start_offset = log_start_offset
@@ -90,6 +97,8 @@ class ReadableLog:
         self, offset: Offset, *, end_offset: Offset, max_bytes: int, at_least_one: bool
     ) -> LogRead | None:
         """Like `read`, but None rather than wait for the disk: then `read` on a thread."""
+        if self.is_replacing:
+            return None
         try:
             return self._read(self._cached, offset, end_offset, max_bytes, at_least_one)
         except (WouldBlock, IndexUnusable):
@@ -99,6 +108,8 @@ class ReadableLog:
         self, offset: Offset, *, end_offset: Offset
     ) -> tuple[AbortedTransaction, ...] | None:
         """Like `Log.aborted_transactions`, but None rather than wait for the disk."""
+        if self.is_replacing:
+            return None
         try:
             return self._aborted(self._cached, offset, end_offset)
         except WouldBlock:

@@ -149,6 +149,7 @@ class LogFolder:
         clean: bool = False,
         recovery_point: Offset | None = None,
         log_start_offset: int = 0,
+        has_been_compacted: bool = False,
         now_ms: int = NOW_MS,
     ) -> OpenedLog:
         self.warnings.clear()
@@ -164,6 +165,7 @@ class LogFolder:
             clean=clean,
             recovery_point=recovery_point,
             log_start_offset=Offset(log_start_offset),
+            has_been_compacted=has_been_compacted,
             replay=Replay(
                 restore=self._restore, observe=lambda header, _end: self.replayed.append(header)
             ),

@@ -73,12 +73,12 @@ def test_contents_are_sorted_by_kind() -> None:
     assert contents.offsets(layout.OFFSET_INDEX) == [0]
     assert contents.offsets(layout.SNAPSHOT) == [7]
     assert contents.offsets(layout.TIME_INDEX) == []
-    assert contents.swapped == ["00000000000000000003.log.swap"]
     assert contents.leftovers == [
         "00000000000000000003.log.deleted",
         "leader-epoch-checkpoint.tmp",
     ]
     assert contents.others == {
+        "00000000000000000003.log.swap",
         "0000000000000000000x.log",
         "7.log",
         "leader-epoch-checkpoint",

@@ -8,7 +8,15 @@ from weakref import WeakSet
 
 import pytest
 
-from tests.unit.storage.log_folder import NOW_MS, append_records, log_config, offsets_of, read_all
+from tests.unit.storage.log_folder import (
+    NOW_MS,
+    append_batch,
+    append_records,
+    batch_at,
+    log_config,
+    offsets_of,
+    read_all,
+)
 from tidelog.base.errors import ConfigError, StorageError
 from tidelog.base.ids import BrokerId, Offset, TopicId, TopicPartition
 from tidelog.base.ports import Disk
@@ -174,6 +182,7 @@ def test_checkpoints_are_read_again(opener: Opener) -> None:
         "recovery-point-offset-checkpoint",
         "log-start-offset-checkpoint",
         "replication-offset-checkpoint",
+        "cleaner-offset-checkpoint",
     ],
 )
 @pytest.mark.parametrize("damage", [b"\xff", b"0\n9\n", b"9\n0\n", b"0\n1\norders 0 x\n"])
@@ -244,11 +253,48 @@ def test_topic_created_again_does_not_inherit_offsets(opener: Opener) -> None:
     log_dir = opener()
     log_dir.write_log_start_offsets({ORDERS: Offset(9)})
     log_dir.write_high_watermarks({ORDERS: Offset(9)})
+    log_dir.write_cleaner_offsets({ORDERS: Offset(9)})
     log_dir.close(clean=False)
     log_dir = opener()
     log_dir.start_delete(open_partition(log_dir).log)
     log = open_partition(log_dir).log
     assert (log.log_start_offset, log_dir.high_watermark(ORDERS)) == (0, 0)
+    assert log_dir.cleaner_offset(ORDERS) is None
+
+
+def test_cleaner_offsets_are_kafkas_file_and_read_again(opener: Opener) -> None:
+    log_dir = opener()
+    open_partition(log_dir)
+    assert log_dir.cleaner_offset(ORDERS) is None
+    log_dir.write_cleaner_offsets({ORDERS: Offset(4)})
+    log_dir.close(clean=False)
+    assert opener.disk.read_file(PATH / "cleaner-offset-checkpoint") == b"0\n1\norders 0 4\n"
+    assert opener().cleaner_offset(ORDERS) == 4
+
+
+def test_cleaner_offset_is_lowered_with_the_log_and_never_raised(opener: Opener) -> None:
+    log_dir = opener()
+    open_partition(log_dir)
+    log_dir.lower_cleaner_offset(ORDERS, Offset(3))
+    assert "cleaner-offset-checkpoint" not in opener.files()
+    log_dir.write_cleaner_offsets({ORDERS: Offset(4)})
+    log_dir.lower_cleaner_offset(ORDERS, Offset(9))
+    assert log_dir.cleaner_offset(ORDERS) == 4
+    log_dir.lower_cleaner_offset(ORDERS, Offset(2))
+    log_dir.close(clean=False)
+    assert opener().cleaner_offset(ORDERS) == 2
+
+
+def test_log_that_was_compacted_once_may_have_gaps_for_ever(opener: Opener) -> None:
+    """Also behind the recovery point, and when its topic is not compacted any more."""
+    log_dir = opener()
+    log = open_partition(log_dir).log
+    log_dir.write_recovery_points({})
+    append_batch(log, batch_at(0))
+    append_batch(log, batch_at(5))
+    log_dir.write_cleaner_offsets({ORDERS: Offset(0)})
+    log_dir.close(clean=False)
+    assert offsets_of(open_partition(opener()).log) == [0, 5]
 
 
 def write_offsets_of_an_old_topic(log_dir: LogDir) -> None:

@@ -292,12 +292,6 @@ class TestLeftovers:
         partition.open_log()
         assert not [name for name in partition.files() if name.startswith(f"{9:020d}")]
 
-    def test_interrupted_compaction_is_refused_by_name(self, partition: LogFolder) -> None:
-        partition.open_log()
-        partition.write(f"{0:020d}.log.swap", b"")
-        with pytest.raises(StorageError, match=r"0000\.log\.swap"):
-            partition.open_log()
-
     def test_files_of_others_are_left_alone(self, partition: LogFolder) -> None:
         partition.open_log()
         partition.write("README", b"hello")

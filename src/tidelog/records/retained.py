@@ -1,0 +1,150 @@
+"""Batches from which compaction has taken records: found by position, copied as bytes.
+
+Compaction asks for the key of every record and for nothing else of most. So a record here is where
+it lies in the payload and what is needed to decide about it; those that stay are copied as they
+are.
+
+What stays of a batch, whatever records it has lost:
+
+    base offset, last offset delta      offsets never change, nor does where a reader goes on
+    producer, epoch, base sequence      the last sequence is the one that follows from them
+    codec, timestamp type, leader epoch
+    base timestamp                      the deltas of the records that stay count from it, unless
+                                        it becomes the delete horizon (KIP-534)
+
+The largest timestamp and the number of records are those of what is left.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tidelog.base.errors import CorruptBatch
+from tidelog.base.ids import NO_TIMESTAMP
+from tidelog.base.ports import BytesLike
+from tidelog.records.batch import (
+    CODEC_MASK,
+    DELETE_HORIZON_FLAG,
+    HEADER_SIZE_BYTES,
+    LOG_OVERHEAD_BYTES,
+    BatchHeader,
+    Codec,
+)
+from tidelog.records.compression import compress
+from tidelog.records.record import assemble, read_varint, write_varint
+
+_INT_BITS_MAX = 31
+_LONG_BITS_MAX = 63
+
+
+class LocatedRecord(NamedTuple):
+    """Where a record lies in the payload, and what compaction asks about it."""
+
+    start: int
+    end: int
+    after_timestamp: int
+    """Where the offset delta starts: what is before that holds the timestamp delta."""
+
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    has_value: bool
+
+
+def locate_records(payload: bytes, record_count: int) -> Iterator[LocatedRecord]:
+    """Every record of an uncompressed payload; CorruptBatch unless they fill it exactly."""
+    position = 0
+    make = LocatedRecord._make
+    try:
+        for _ in range(record_count):
+            start = position
+            length, position = read_varint(payload, position, _INT_BITS_MAX)
+            end = position + length
+            if length < 0 or end > len(payload):
+                raise CorruptBatch(f"record of {length} bytes, {len(payload) - position} are left")
+            # One byte of attributes comes first; no bit of it has a meaning yet.
+            timestamp_delta, after_timestamp = read_varint(payload, position + 1, _LONG_BITS_MAX)
+            offset_delta, position = read_varint(payload, after_timestamp, _INT_BITS_MAX)
+            key_length, position = read_varint(payload, position, _INT_BITS_MAX)
+            key = None
+            if key_length >= 0:
+                key = payload[position : position + key_length]
+                position += key_length
+            value_length, position = read_varint(payload, position, _INT_BITS_MAX)
+            if position > end:
+                raise CorruptBatch(f"the key of a record reaches {position - end} bytes behind it")
+            yield make(
+                (start, end, after_timestamp, timestamp_delta, offset_delta, key, value_length >= 0)
+            )
+            position = end
+    except IndexError as error:
+        raise CorruptBatch("records are cut off") from error
+    if position != len(payload):
+        raise CorruptBatch(f"{len(payload) - position} bytes follow the last record")
+
+
+def retain(
+    header: BatchHeader,
+    payload: bytes,
+    records: Sequence[LocatedRecord],
+    *,
+    new_delete_horizon_ms: int | None,
+) -> bytearray:
+    """The batch of `header` and the uncompressed `payload`, with only `records` left in it.
+
+    `new_delete_horizon_ms` is for a batch that has none yet.
+    """
+    assert records
+    base_timestamp_ms = header.base_timestamp_ms
+    attributes = header.attributes
+    if new_delete_horizon_ms is None:
+        kept: BytesLike = b"".join([payload[record.start : record.end] for record in records])
+    else:
+        assert header.delete_horizon_ms is None
+        kept = _counted_from(new_delete_horizon_ms, header, payload, records)
+        base_timestamp_ms = new_delete_horizon_ms
+        attributes |= DELETE_HORIZON_FLAG
+    retained = header._replace(
+        attributes=attributes,
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=_largest_timestamp_ms(header, records),
+        record_count=len(records),
+    )
+    return assemble(retained, compress(header.codec, kept, level=None))
+
+
+def empty_batch(header: BatchHeader) -> bytearray:
+    """The batch without any record: what is left of it says who wrote it, and up to where."""
+    return assemble(
+        header._replace(
+            batch_length=HEADER_SIZE_BYTES - LOG_OVERHEAD_BYTES,
+            attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON_FLAG) | Codec.NONE,
+            base_timestamp_ms=NO_TIMESTAMP,
+            record_count=0,
+        ),
+        b"",
+    )
+
+
+def _largest_timestamp_ms(header: BatchHeader, records: Sequence[LocatedRecord]) -> int:
+    if header.is_log_append_time:
+        return header.max_timestamp_ms
+    return header.base_timestamp_ms + max(record.timestamp_delta for record in records)
+
+
+def _counted_from(
+    base_timestamp_ms: int, header: BatchHeader, payload: bytes, records: Sequence[LocatedRecord]
+) -> bytearray:
+    """The bytes of `records` with their timestamp deltas counted from `base_timestamp_ms`."""
+    kept = bytearray()
+    for record in records:
+        timestamp_ms = (
+            header.max_timestamp_ms
+            if header.is_log_append_time
+            else header.base_timestamp_ms + record.timestamp_delta
+        )
+        body = bytearray(1)
+        write_varint(body, timestamp_ms - base_timestamp_ms)
+        body += payload[record.after_timestamp : record.end]
+        write_varint(kept, len(body))
+        kept += body
+    return kept
