@@ -24,6 +24,7 @@ from tidelog.broker.handlers.describe_cluster import DescribeClusterHandler
 from tidelog.broker.handlers.describe_configs import DescribeConfigsHandler
 from tidelog.broker.handlers.describe_groups import DescribeGroupsHandler
 from tidelog.broker.handlers.describe_log_dirs import DescribeLogDirsHandler
+from tidelog.broker.handlers.describe_producers import DescribeProducersHandler
 from tidelog.broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from tidelog.broker.handlers.elect_leaders import ElectLeadersHandler
 from tidelog.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
@@ -87,6 +88,7 @@ def admin_handlers(
         ),
         ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsHandler(log_dirs=log_dirs),
         ApiKey.DELETE_RECORDS: DeleteRecordsHandler(partitions=partitions),
+        ApiKey.DESCRIBE_PRODUCERS: DescribeProducersHandler(partitions=partitions),
     }
     handlers |= {
         ApiKey.JOIN_GROUP: JoinGroupHandler(groups=groups),

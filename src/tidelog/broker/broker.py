@@ -47,6 +47,7 @@ from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.handlers.write_txn_markers import WriteTxnMarkersHandler
 from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.internal_topics import InternalTopics, topic_template
 from tidelog.broker.isr_proposals import IsrProposals
@@ -576,6 +577,12 @@ class Broker:
                     partitions, internal_topics, request_tasks, large
                 ),
                 ApiKey.API_VERSIONS: ApiVersionsHandler(),
+                ApiKey.WRITE_TXN_MARKERS: WriteTxnMarkersHandler(
+                    partitions,
+                    self._ports.clock,
+                    loop,
+                    timeout_ms=self.config.network.request_timeout_ms,
+                ),
                 ApiKey.INIT_PRODUCER_ID: InitProducerIdHandler(
                     controller=requests, tasks=request_tasks
                 ),

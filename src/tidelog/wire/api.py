@@ -160,6 +160,7 @@ SUPPORTED: Final[Mapping[ApiKey, VersionRange]] = MappingProxyType(
         ApiKey.DELETE_RECORDS: VersionRange(0, 2),
         ApiKey.INIT_PRODUCER_ID: VersionRange(0, 5),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4),
+        ApiKey.WRITE_TXN_MARKERS: VersionRange(1, 2),
         ApiKey.DESCRIBE_CONFIGS: VersionRange(1, 4),
         ApiKey.ALTER_CONFIGS: VersionRange(0, 2),
         ApiKey.DESCRIBE_LOG_DIRS: VersionRange(1, 5),
@@ -171,6 +172,7 @@ SUPPORTED: Final[Mapping[ApiKey, VersionRange]] = MappingProxyType(
         ApiKey.LIST_PARTITION_REASSIGNMENTS: VersionRange(0, 0),
         ApiKey.OFFSET_DELETE: VersionRange(0, 0),
         ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 2),
+        ApiKey.DESCRIBE_PRODUCERS: VersionRange(0, 0),
         ApiKey.LIST_CONFIG_RESOURCES: VersionRange(0, 1),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: VersionRange(0, 0),
     }

@@ -241,6 +241,19 @@ async def test_who_listens_hears_of_markers_that_are_in_the_log() -> None:
 
 
 @in_virtual_time
+async def test_who_listens_hears_once_of_a_marker_that_has_to_wait() -> None:
+    heard: list[int] = []
+    async with broker_world() as world:
+        await with_topic(world, internal_segment_bytes="100")
+        write(world)
+        world.runner("t").marker_watcher = lambda _marker, offset: heard.append(offset)
+        end(world)
+        assert heard == []
+        await world.settle()
+        assert heard == [2]
+
+
+@in_virtual_time
 async def test_what_a_coordinator_here_writes_in_a_transaction_needs_one() -> None:
     async with broker_world() as world:
         await with_topic(world)
