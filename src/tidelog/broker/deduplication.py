@@ -121,6 +121,11 @@ class Deduplicator:
         """None until it was first needed."""
         return None if self._reading is None else self._reading.index
 
+    @property
+    def _log_time_ms(self) -> int:
+        assert self._reading is not None
+        return self._reading.index.log_time_ms
+
     def reconfigure(self, settings: DedupSettings) -> None:
         """What was seen is judged anew, from the log, if the settings differ."""
         if settings != self._settings:
@@ -220,7 +225,9 @@ class Deduplicator:
         if sent.dropped != seen.deltas:
             if not _is_quick(header, records):
                 return Preparation.LEAVE_OUT
-            sent = without_duplicates(header, records, sent.entries, seen.deltas, level)
+            sent = without_duplicates(
+                header, records, sent.entries, seen.deltas, level, self._log_time_ms
+            )
         assert sent.rest is not None
         return Unseen(sent.rest, read_header(sent.rest, 0), sent.kept_entries, seen)
 
@@ -248,7 +255,13 @@ class Deduplicator:
                 seen = None
             if seen is not None:
                 return executor.urgent(
-                    without_duplicates, header, records, sent.entries, seen.deltas, level
+                    without_duplicates,
+                    header,
+                    records,
+                    sent.entries,
+                    seen.deltas,
+                    level,
+                    self._log_time_ms,
                 )
         return self.catch_up(sent)
 

@@ -237,7 +237,7 @@ class PartitionAppends(ServedPartition):
             settle = _telling(settle, told_offset)
         attempt = self._write_or_roll(unseen.records, unseen.header, acks, now_ms, settle)
         if self.log.log_end_offset > base_offset:
-            if not self._is_log_append_time:
+            if not self._is_log_append_time or not unseen.header.record_count:
                 timestamp_ms = unseen.header.max_timestamp_ms
             deduplicator.on_appended(
                 unseen.header, unseen.entries, base_offset=base_offset, timestamp_ms=timestamp_ms
@@ -299,7 +299,7 @@ class PartitionAppends(ServedPartition):
         leader_epoch = leader.leader_epoch
         timestamp_ms = header.max_timestamp_ms
         stamp(records, base_offset, header.batch_length, leader_epoch)
-        if self._is_log_append_time:
+        if self._is_log_append_time and header.record_count:
             stamp_log_append_time(records, 0, now_ms)
             timestamp_ms = now_ms
         try:

@@ -160,16 +160,23 @@ def without(payload: BytesLike, record_count: int, dropped: Sequence[int]) -> Ke
     return Kept(*_without(payload, record_count, dropped))
 
 
-def rewritten(header: BatchHeader, kept: Kept, *, level: int | None) -> bytearray:
+def rewritten(header: BatchHeader, kept: Kept, *, level: int | None, log_time_ms: int) -> bytearray:
     """The batch with the records that are kept, as compaction would leave it.
 
     First and last offset and the sequences stay, so that offsets which a client computed are right
     and its next batch follows. With nothing left it is a header without records, which only the
-    producer's state is read from.
+    producer's state is read from. It is not younger than the log, whose largest timestamp should
+    be a record's: who looks for it by time would find nothing.
     """
     if not kept.record_count:
-        attributes = header.attributes & TRANSACTIONAL_FLAG
-        return assemble(header._replace(attributes=attributes, record_count=0), b"")
+        timestamp_ms = min(header.max_timestamp_ms, log_time_ms)
+        empty = header._replace(
+            attributes=header.attributes & TRANSACTIONAL_FLAG,
+            base_timestamp_ms=timestamp_ms,
+            max_timestamp_ms=timestamp_ms,
+            record_count=0,
+        )
+        return assemble(empty, b"")
     return assemble(
         header._replace(
             record_count=kept.record_count,
