@@ -6,13 +6,13 @@ silence another look at the metadata after a short rest.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from random import Random
+from typing import Protocol, TypeVar
 
 from tidelog.base.errors import WireError
 from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.network import Network
 from tidelog.broker.peers import Address, Peer, PeerUnreachable
-from tidelog.sim.process import Process
 from tidelog.sim.protocol import (
     METADATA_VERSION,
     ClusterMetadata,
@@ -29,11 +29,24 @@ ANSWER_MAX_BYTES = 2**24
 NOBODY = PartitionLeader(-1, -1)
 
 
+class Speaker(Protocol):
+    """In whose name a client speaks: a simulated process, or a real one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def random(self) -> Random: ...
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+
+
 class SimulatedClient:
     """Speaks to brokers in the name of one process."""
 
     def __init__(
-        self, process: Process, network: Network, brokers: Sequence[Address], topic: str
+        self, process: Speaker, network: Network, brokers: Sequence[Address], topic: str
     ) -> None:
         self.name = process.name
         self.random = process.random
@@ -109,6 +122,11 @@ class SimulatedClient:
         if broker is None:
             raise PeerUnreachable(f"nobody knows broker {broker_id}")
         return Address(*broker)
+
+    def close(self) -> None:
+        """Hang up on everybody."""
+        for peer in self._peers.values():
+            peer.close()
 
     def _peer(self, address: Address) -> Peer:
         peer = self._peers.get(address)

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+Shares = dict[str, tuple[int, ...]]
+"""By member: the partitions that are its own."""
+
 
 class Assigned(NamedTuple):
     """A member was told what is its own, in one generation."""
@@ -45,14 +48,14 @@ class GroupLedger:
     assigned: list[Assigned] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     fetched: list[Fetched] = field(default_factory=list)
-    given: dict[tuple[str, int], dict[str, tuple[int, ...]]] = field(default_factory=dict)
-    """By group and generation: what its leader gave to each member."""
+    given: dict[tuple[str, int], list[Shares]] = field(default_factory=dict)
+    """By group and generation: what a leader decided to give to each member.
 
-    twice: list[tuple[str, int]] = field(default_factory=list)
-    """Generations in which two members were leader."""
+    More than one if a coordinator died with a generation that nobody had been told the shares of:
+    the next one uses its number again.
+    """
 
     def give(self, group: str, generation: int, shares: dict[str, Sequence[int]]) -> None:
         """A leader's decision about a generation, which is not always heard."""
         decided = {member: tuple(share) for member, share in shares.items()}
-        if self.given.setdefault((group, generation), decided) != decided:
-            self.twice.append((group, generation))
+        self.given.setdefault((group, generation), []).append(decided)

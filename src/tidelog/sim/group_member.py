@@ -38,20 +38,28 @@ from tidelog.sim.coordinated import GROUP, CoordinatedClient, Unanswered
 from tidelog.sim.group_ledger import Assigned, Commit, Fetched, GroupLedger
 from tidelog.wire.api import ApiKey
 
-SESSION_TIMEOUT_MS = 3_000
-REBALANCE_TIMEOUT_MS = 2_000
 JOIN_VERSION = 9
 SYNC_VERSION = 5
 HEARTBEAT_VERSION = 4
 LEAVE_VERSION = 5
 COMMIT_VERSION = 9
 FETCH_VERSION = 9
-LEAVE_SHARE = 0.02
-SILENT_SHARE = 0.02
 STEP_MAX = 5
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often a member says something, and how often it does not."""
+
+    session_timeout_ms: int = 3_000
+    rebalance_timeout_ms: int = 2_000
+    pause_min_s: float = 0.05
+    pause_max_s: float = 0.6
+    leave_share: float = 0.02
+    silent_share: float = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,9 @@ class SimulatedMember:
         group: str,
         topic: str,
         partition_count: int,
+        pace: Pace,
     ) -> None:
+        self._pace = pace
         self._client = client
         self._coordinator = CoordinatedClient(client, group, GROUP)
         self._ledger = ledger
@@ -107,8 +117,8 @@ class SimulatedMember:
             JOIN_VERSION,
             JoinGroupRequest(
                 group_id=GroupId(self._group),
-                session_timeout=_milliseconds(SESSION_TIMEOUT_MS),
-                rebalance_timeout=_milliseconds(REBALANCE_TIMEOUT_MS),
+                session_timeout=_milliseconds(self._pace.session_timeout_ms),
+                rebalance_timeout=_milliseconds(self._pace.rebalance_timeout_ms),
                 member_id=self._member_id,
                 protocol_type="consumer",
                 protocols=(JoinGroupRequestProtocol(name="range", metadata=self._subscription()),),
@@ -170,18 +180,18 @@ class SimulatedMember:
 
     async def _work(self, place: _Place) -> None:
         offsets = await self._fetch_offsets(place)
-        random = self._client.random
+        random, pace = self._client.random, self._pace
         while offsets is not None:
-            await asyncio.sleep(random.uniform(0.05, 0.6))
+            await asyncio.sleep(random.uniform(pace.pause_min_s, pace.pause_max_s))
             if not self.is_resting:
-                if random.random() < SILENT_SHARE:
-                    await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 * random.uniform(0.9, 1.3))
-                if random.random() < LEAVE_SHARE:
-                    await self._leave()
+                if random.random() < pace.silent_share:
+                    await asyncio.sleep(pace.session_timeout_ms / 1000 * random.uniform(0.9, 1.3))
+                if random.random() < pace.leave_share:
+                    await self.leave()
                     return
-            if not await self._beat(place):
-                return
             if not self.is_resting and not await self._commit(place, offsets):
+                return
+            if not await self._beat(place):
                 return
 
     async def _beat(self, place: _Place) -> bool:
@@ -263,7 +273,8 @@ class SimulatedMember:
         offsets.update(wanted)
         return True
 
-    async def _leave(self) -> None:
+    async def leave(self) -> None:
+        """Say that it goes. Raises Unanswered."""
         await self._coordinator.ask(
             ApiKey.LEAVE_GROUP,
             LEAVE_VERSION,

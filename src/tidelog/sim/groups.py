@@ -6,7 +6,7 @@ from functools import partial
 from tidelog.sim.checkers.groups import GroupsChecker
 from tidelog.sim.client import SimulatedClient
 from tidelog.sim.group_ledger import GroupLedger
-from tidelog.sim.group_member import SimulatedMember
+from tidelog.sim.group_member import Pace, SimulatedMember
 from tidelog.sim.observation import Cluster
 from tidelog.sim.process import Process
 from tidelog.sim.world import World
@@ -51,10 +51,10 @@ class SimulatedGroups:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether every member has its place, all of a group in one generation."""
+        """Whether every member has its place, and nothing is owned by one that is gone."""
         return all(
             len({member.place.generation if member.place else None for member in members}) == 1
-            and members[0].place is not None
+            and self.checker.is_owned_once(members)
             for members in self._members.values()
         )
 
@@ -76,6 +76,7 @@ class SimulatedGroups:
                 group=group,
                 topic=self._topic,
                 partition_count=self._partition_count,
+                pace=Pace(),
             )
             member.is_resting = self._is_resting
             self._members[group].append(member)

@@ -51,6 +51,12 @@ class Checker(Protocol):
         ...
 
 
+class Judge(Protocol):
+    """Whom a checker tells that a promise is broken."""
+
+    def fail(self, promise: str, detail: str) -> PromiseBroken: ...
+
+
 class Cluster:
     """Everything there is, for those who may see it all."""
 

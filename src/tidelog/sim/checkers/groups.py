@@ -1,7 +1,7 @@
 """P12-P15: what the members of a group were told fits together.
 
 P12  a committed offset never goes back: whoever asks later is told at least as much
-P13  each member of a generation is given what its leader decided, and it had one leader
+P13  the members of a generation are given what one leader has decided
 P14  nobody commits in a generation after another was told of a later one
 P15  when nothing happens any more, every partition is somebody's, and only one member's
 """
@@ -10,9 +10,9 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 from tidelog.broker.partition_runner import PartitionRunner
-from tidelog.sim.group_ledger import GroupLedger
+from tidelog.sim.group_ledger import GroupLedger, Shares
 from tidelog.sim.group_member import SimulatedMember
-from tidelog.sim.observation import Cluster, Sight
+from tidelog.sim.observation import Judge, Sight
 
 
 class GroupsChecker:
@@ -20,20 +20,24 @@ class GroupsChecker:
 
     def __init__(
         self,
-        cluster: Cluster,
+        judge: Judge,
         ledger: GroupLedger,
         members: Mapping[str, Sequence[SimulatedMember]],
         *,
         partition_count: int,
     ) -> None:
         """`members` by group: those that are alive in the end."""
-        self._cluster = cluster
+        self._judge = judge
         self._ledger = ledger
         self._members = members
         self._partition_count = partition_count
 
     def on_sight(self, sight: Sight, runner: PartitionRunner) -> None:
         """Members see nothing of replicas."""
+
+    def is_owned_once(self, members: Sequence[SimulatedMember]) -> bool:
+        """Whether each partition is one member's of those."""
+        return _owned(members) == list(range(self._partition_count))
 
     def at_end(self) -> None:
         self._offsets_never_go_back()
@@ -50,7 +54,7 @@ class GroupsChecker:
         for read in self._ledger.fetched:
             known = highest.get((read.group, read.partition), _Highest()).before(read.asked_s)
             if read.offset < known:
-                raise self._cluster.fail(
+                raise self._judge.fail(
                     "a committed offset never goes back",
                     f"{read.member} was told at {read.told_s:.3f} s that {read.offset} is "
                     f"committed of partition {read.partition} of {read.group}, where {known} "
@@ -59,17 +63,22 @@ class GroupsChecker:
 
     def _given_what_was_decided(self) -> None:
         """P13."""
-        if self._ledger.twice:
-            raise self._cluster.fail(
-                "a generation has one leader", f"not so in {self._ledger.twice}"
-            )
+        told: dict[tuple[str, int], Shares] = {}
         for one in self._ledger.assigned:
-            decided = self._ledger.given.get((one.group, one.generation), {})
-            if decided.get(one.member) != one.partitions:
-                raise self._cluster.fail(
-                    "a member is given what its leader decided",
-                    f"{one.member} of {one.group} was given {one.partitions} in generation "
-                    f"{one.generation}, where its leader had decided {decided}",
+            known = told.setdefault((one.group, one.generation), {})
+            if known.setdefault(one.member, one.partitions) != one.partitions:
+                raise self._judge.fail(
+                    "a member is given one share in a generation",
+                    f"{one.member} of {one.group} was given {known[one.member]} and then "
+                    f"{one.partitions} in generation {one.generation}",
+                )
+        for place, shares in told.items():
+            decisions = self._ledger.given.get(place, [])
+            if not any(shares.items() <= decided.items() for decided in decisions):
+                raise self._judge.fail(
+                    "members are given what one leader decided",
+                    f"in group and generation {place} they were given {shares}, where leaders "
+                    f"had decided {decisions}",
                 )
 
     def _no_commit_in_an_old_generation(self) -> None:
@@ -80,7 +89,7 @@ class GroupsChecker:
         for commit in self._ledger.commits:
             known = newest.get(commit.group, _Highest()).before(commit.asked_s)
             if known > commit.generation:
-                raise self._cluster.fail(
+                raise self._judge.fail(
                     "nobody commits in an old generation",
                     f"{commit} was acknowledged, though generation {known} had begun",
                 )
@@ -88,12 +97,16 @@ class GroupsChecker:
     def _owned_once(self) -> None:
         """P15."""
         for group, members in self._members.items():
-            owned = [one for member in members if member.place for one in member.place.partitions]
-            if sorted(owned) != list(range(self._partition_count)):
-                raise self._cluster.fail(
+            if not self.is_owned_once(members):
+                owned = _owned(members)
+                raise self._judge.fail(
                     "every partition is one member's in the end",
-                    f"those of {group} own {sorted(owned)}, of {self._partition_count}",
+                    f"those of {group} own {owned}, of {self._partition_count}",
                 )
+
+
+def _owned(members: Sequence[SimulatedMember]) -> list[int]:
+    return sorted(one for member in members if member.place for one in member.place.partitions)
 
 
 class _Highest:

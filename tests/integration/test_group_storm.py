@@ -1,0 +1,172 @@
+"""A storm in one group: 200 members join, leave and vanish while a broker is restarted (P3).
+
+No partition is owned twice, none is nobody's when it is over, and committed offsets never go back.
+Members are those of the simulator, over real sockets to real brokers.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pytest
+from confluent_kafka.cimpl import NewTopic
+
+from tests.support.confluent import only
+from tests.support.three_brokers import BROKER_IDS, ThreeBrokers
+from tidelog.broker.network import SocketNetwork
+from tidelog.broker.peers import Address
+from tidelog.sim.checkers.groups import GroupsChecker
+from tidelog.sim.client import SimulatedClient
+from tidelog.sim.coordinated import Unanswered
+from tidelog.sim.group_ledger import GroupLedger
+from tidelog.sim.group_member import Pace, SimulatedMember
+from tidelog.sim.observation import PromiseBroken
+
+GROUP = "storm"
+TOPIC = "weather"
+PARTITION_COUNT = 240
+MEMBER_COUNT = 200
+SEED = 20261116
+CALM_WITHIN_S = 90.0
+LIFE_S = (15.0, 150.0)
+POLITE_SHARE = 0.8
+PACE = Pace(
+    session_timeout_ms=6_000,
+    rebalance_timeout_ms=3_000,
+    pause_min_s=0.3,
+    pause_max_s=1.2,
+    leave_share=0.0,
+    silent_share=0.0,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Somebody:
+    name: str
+    random: Random
+    loop: asyncio.AbstractEventLoop
+
+
+class FailTheTest:
+    def fail(self, promise: str, detail: str) -> PromiseBroken:
+        return PromiseBroken(f"{promise}: {detail}")
+
+
+class Storm:
+    """Members that live for a while, and are followed by others until it is over."""
+
+    def __init__(self, addresses: Sequence[Address]) -> None:
+        self._addresses = addresses
+        self._random = Random(SEED)
+        self.ledger = GroupLedger()
+        self.members: list[SimulatedMember] = []
+        self.vanished_count = 0
+        self._is_over = False
+
+    async def live(self, number: int) -> None:
+        """One member after the other; some of them go without a word when their time is up."""
+        loop = asyncio.get_running_loop()
+        life = 0
+        while True:
+            life += 1
+            random = Random(self._random.random())
+            somebody = Somebody(f"member-{number}-{life}", random, loop)
+            client = SimulatedClient(somebody, SocketNetwork(loop), self._addresses, TOPIC)
+            member = SimulatedMember(
+                client,
+                self.ledger,
+                group=GROUP,
+                topic=TOPIC,
+                partition_count=PARTITION_COUNT,
+                pace=PACE,
+            )
+            member.is_resting = self._is_over
+            self.members.append(member)
+            living = asyncio.ensure_future(member.run())
+            try:
+                await asyncio.wait([living], timeout=random.uniform(*LIFE_S))
+                if self._is_over:
+                    await living  # Until the test ends.
+                living.cancel()
+                if random.random() < POLITE_SHARE:
+                    with suppress(Unanswered):
+                        await member.leave()
+            finally:
+                living.cancel()
+                client.close()
+            self.members.remove(member)
+            self.vanished_count += 1
+
+    def end(self) -> None:
+        self._is_over = True
+        for member in self.members:
+            member.is_resting = True
+
+    @property
+    def is_calm(self) -> bool:
+        places = [member.place for member in self.members]
+        return (
+            len(places) == MEMBER_COUNT
+            and all(place is not None for place in places)
+            and len({place.generation for place in places if place is not None}) == 1
+        )
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> ThreeBrokers:
+    settings = {
+        "group.initial.rebalance.delay.ms": "500",
+        "default.replication.factor": "3",
+        "min.insync.replicas": "2",
+        "offsets.topic.num.partitions": "5",
+    }
+    return ThreeBrokers(tmp_path, settings)
+
+
+def test_a_storm_of_members_while_a_broker_restarts(cluster: ThreeBrokers) -> None:
+    with cluster:
+        new = NewTopic(TOPIC, num_partitions=PARTITION_COUNT, replication_factor=3)
+        admin = cluster.admin()
+        only(admin.create_topics([new]))
+        asyncio.run(weather(cluster))
+
+
+async def weather(cluster: ThreeBrokers) -> None:
+    storm = Storm([Address("127.0.0.1", broker.port) for broker in cluster.brokers.values()])
+    tasks = [asyncio.create_task(storm.live(number)) for number in range(MEMBER_COUNT)]
+    try:
+        for broker_id in BROKER_IDS:  # Among them is whoever looks after the group.
+            await until_more(storm)
+            broker = cluster.brokers[broker_id]
+            await asyncio.to_thread(broker.kill)
+            await until_more(storm)
+            await asyncio.to_thread(broker.start)
+        await until_more(storm)
+        storm.end()
+        async with asyncio.timeout(CALM_WITHIN_S):
+            while not storm.is_calm:  # noqa: ASYNC110 - two hundred may become calm
+                await asyncio.sleep(0.1)
+    finally:
+        for task in tasks:
+            task.cancel()
+        places = [member.place for member in storm.members]
+        await asyncio.wait(tasks)
+    assert storm.vanished_count > MEMBER_COUNT / 10
+    owned = sorted(one for place in places if place for one in place.partitions)
+    assert owned == list(range(PARTITION_COUNT))
+    checker = GroupsChecker(FailTheTest(), storm.ledger, {}, partition_count=PARTITION_COUNT)
+    checker.at_end()
+    generations = {one.generation for one in storm.ledger.assigned}
+    assert len(generations) > 3
+    assert len(storm.ledger.commits) > MEMBER_COUNT
+
+
+async def until_more(storm: Storm) -> None:
+    """Until somebody has committed in a generation that is new."""
+    before = max((one.generation for one in storm.ledger.commits), default=-1)
+    async with asyncio.timeout(CALM_WITHIN_S):
+        while max((one.generation for one in storm.ledger.commits), default=-1) <= before:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
