@@ -7,8 +7,10 @@ from functools import partial
 from kio.index import load_request_schema
 
 from tests.support.kio_codec import encode, example
+from tidelog.wire.add_partitions_to_txn import decode_add_partitions_to_txn
 from tidelog.wire.api import SUPPORTED, ApiKey, request_header_version
 from tidelog.wire.api_versions import decode_api_versions
+from tidelog.wire.end_txn import decode_add_offsets_to_txn, decode_end_txn
 from tidelog.wire.fetch import decode_fetch
 from tidelog.wire.heartbeat import decode_heartbeat
 from tidelog.wire.init_producer_id import decode_init_producer_id
@@ -34,6 +36,9 @@ _HAND_WRITTEN: Mapping[ApiKey, Decoder] = {
     ApiKey.LEAVE_GROUP: decode_leave_group,
     ApiKey.API_VERSIONS: decode_api_versions,
     ApiKey.INIT_PRODUCER_ID: decode_init_producer_id,
+    ApiKey.ADD_PARTITIONS_TO_TXN: decode_add_partitions_to_txn,
+    ApiKey.ADD_OFFSETS_TO_TXN: decode_add_offsets_to_txn,
+    ApiKey.END_TXN: decode_end_txn,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: decode_offset_for_leader_epoch,
 }
 

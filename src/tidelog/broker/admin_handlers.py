@@ -26,6 +26,7 @@ from tidelog.broker.handlers.describe_groups import DescribeGroupsHandler
 from tidelog.broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from tidelog.broker.handlers.describe_producers import DescribeProducersHandler
 from tidelog.broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
+from tidelog.broker.handlers.describe_transactions import DescribeTransactionsHandler
 from tidelog.broker.handlers.elect_leaders import ElectLeadersHandler
 from tidelog.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from tidelog.broker.handlers.join_group import JoinGroupHandler
@@ -34,11 +35,13 @@ from tidelog.broker.handlers.list_groups import ListGroupsHandler
 from tidelog.broker.handlers.list_partition_reassignments import (
     ListPartitionReassignmentsHandler,
 )
+from tidelog.broker.handlers.list_transactions import ListTransactionsHandler
 from tidelog.broker.handlers.offset_delete import OffsetDeleteHandler
 from tidelog.broker.handlers.sync_group import SyncGroupHandler
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.replicas import Replicas
+from tidelog.broker.transaction_shards import TransactionCoordinator
 from tidelog.wire.api import ApiKey
 
 
@@ -50,8 +53,9 @@ def admin_handlers(
     log_dirs: Sequence[LogDirRunner],
     delivered: Callable[[], Awaitable[None]],
     groups: GroupCoordinator,
+    transactions: TransactionCoordinator,
 ) -> Mapping[ApiKey, ColdHandler]:
-    """The handler of every API that administrates, and of what groups are seldom asked.
+    """The handler of every API that administrates, and of what coordinators are seldom asked.
 
     `delivered` returns once the brokers know of what the controller has decided.
     """
@@ -97,6 +101,8 @@ def admin_handlers(
         ApiKey.LIST_GROUPS: ListGroupsHandler(groups=groups),
         ApiKey.DELETE_GROUPS: DeleteGroupsHandler(groups=groups),
         ApiKey.OFFSET_DELETE: OffsetDeleteHandler(groups=groups, partitions=partitions),
+        ApiKey.DESCRIBE_TRANSACTIONS: DescribeTransactionsHandler(transactions=transactions),
+        ApiKey.LIST_TRANSACTIONS: ListTransactionsHandler(transactions=transactions),
     }
     # Each takes its own API's message, and the dispatcher hands it no other.
     return cast(Mapping[ApiKey, ColdHandler], handlers)

@@ -41,7 +41,6 @@ from tidelog.broker.group_shards import GroupCoordinator
 from tidelog.broker.handlers.api_versions import ApiVersionsHandler
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.find_coordinator import FindCoordinatorHandler
-from tidelog.broker.handlers.init_producer_id import InitProducerIdHandler
 from tidelog.broker.handlers.inter_broker import inter_broker_handlers
 from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
@@ -61,6 +60,7 @@ from tidelog.broker.memory import MemoryBound
 from tidelog.broker.network import Network
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.peers import Address, Peer, PeerUnreachable
+from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.replica_fetchers import ReplicaFetchers
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.replication_throttle import ReplicationThrottles
@@ -68,6 +68,11 @@ from tidelog.broker.request_tasks import RequestTasks
 from tidelog.broker.server import Server, ServerLimits
 from tidelog.broker.shortcuts import Shortcuts
 from tidelog.broker.topic_creation import TopicCreation
+from tidelog.broker.transaction_handlers import (
+    direct_transaction_handlers,
+    transaction_coordinator,
+)
+from tidelog.broker.transaction_shards import TransactionCoordinator
 from tidelog.broker.upkeep import Upkeep
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.network import NetworkConfig
@@ -173,11 +178,23 @@ class Broker:
         replicas.on_config_changed(lambda config: self.throttles.on_config(config.replication))
         self.throttles.on_image(image, changes_between(EMPTY_IMAGE, image))
         groups = self._groups(loop, tasks)
+        markers = self._markers(loop)
+        transactions = self._transactions(loop, tasks, markers)
         await replicas.start(image)
         control = ControlRequests(controller, replicas)
         controller.use_channels(self._channels(control, tasks))
         dispatcher = self._dispatcher(
-            loop, after_read, turns, tasks, replicas, log_dirs, control, departures, groups
+            loop,
+            after_read,
+            turns,
+            tasks,
+            replicas,
+            log_dirs,
+            control,
+            departures,
+            groups,
+            transactions,
+            markers,
         )
         server.dispatch = dispatcher.dispatch
         server.gate.is_reliable = controller.is_reliable
@@ -214,12 +231,13 @@ class Broker:
         departures.joined()
         on_ready(endpoints)
         await stopping.wait()  # Ended by a signal.
-        await self._stop(server, groups, replicas, log_dirs, jobs, following)
+        await self._stop(server, groups, transactions, replicas, log_dirs, jobs, following)
 
     async def _stop(
         self,
         server: Server,
         groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
         replicas: Replicas,
         log_dirs: Sequence[LogDirRunner],
         jobs: list["asyncio.Task[None]"],
@@ -229,6 +247,7 @@ class Broker:
         if self.config.replication.controlled_shutdown_enable:
             await self._shut_down_controlled()
         groups.shards.end()  # Members wait for each other; nobody waits for them any more.
+        transactions.end()
         await server.drain(self.config.network.tidelog_shutdown_timeout_ms / 1000)
         fetching = replicas.stop_fetching()
         jobs = [*jobs, *fetching, following]
@@ -478,6 +497,33 @@ class Broker:
             tasks=tasks,
         )
 
+    def _markers(self, loop: asyncio.AbstractEventLoop) -> WriteTxnMarkersHandler:
+        return WriteTxnMarkersHandler(
+            self.partitions,
+            self._ports.clock,
+            loop,
+            timeout_ms=self.config.network.request_timeout_ms,
+        )
+
+    def _transactions(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        tasks: asyncio.TaskGroup,
+        markers: WriteTxnMarkersHandler,
+    ) -> TransactionCoordinator:
+        return transaction_coordinator(
+            self.config.transactions,
+            broker_id=self.config.broker_id,
+            partitions=self.partitions,
+            producer_ids=ProducerIds(self.requests.allocate_producer_ids, tasks),
+            connect=self._peer_of,
+            write_here=markers.write,
+            request_timeout_ms=self.config.network.request_timeout_ms,
+            clock=self._ports.clock,
+            loop=loop,
+            tasks=tasks,
+        )
+
     def _upkeep(self, log_dirs: Sequence[LogDirRunner], replicas: Replicas) -> Upkeep:
         return Upkeep(
             config=self.config,
@@ -498,6 +544,8 @@ class Broker:
         control: ControlRequests,
         departures: Departures,
         groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        markers: WriteTxnMarkersHandler,
     ) -> Dispatcher:
         replication = self.config.replication
         partitions, requests = self.partitions, self.requests
@@ -552,6 +600,7 @@ class Broker:
                 log_dirs=log_dirs,
                 delivered=delivered,
                 groups=groups,
+                transactions=transactions,
             )
 
         dispatcher: Dispatcher | None = None
@@ -577,19 +626,12 @@ class Broker:
                     partitions, internal_topics, request_tasks, large
                 ),
                 ApiKey.API_VERSIONS: ApiVersionsHandler(),
-                ApiKey.WRITE_TXN_MARKERS: WriteTxnMarkersHandler(
-                    partitions,
-                    self._ports.clock,
-                    loop,
-                    timeout_ms=self.config.network.request_timeout_ms,
-                ),
-                ApiKey.INIT_PRODUCER_ID: InitProducerIdHandler(
-                    controller=requests, tasks=request_tasks
-                ),
+                ApiKey.WRITE_TXN_MARKERS: markers,
                 ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(
                     partitions, request_tasks, large
                 ),
                 **direct_group_handlers(groups, partitions, request_tasks, large),
+                **direct_transaction_handlers(transactions, partitions, request_tasks, large),
             },
             inter_broker=inter_broker_handlers(
                 tasks=request_tasks,

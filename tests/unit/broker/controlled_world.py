@@ -17,10 +17,15 @@ from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.departures import Departures
 from tidelog.broker.group_handlers import direct_group_handlers, group_coordinator
 from tidelog.broker.handlers.find_coordinator import FindCoordinatorHandler
-from tidelog.broker.handlers.init_producer_id import InitProducerIdHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
+from tidelog.broker.handlers.write_txn_markers import WriteTxnMarkersHandler
 from tidelog.broker.internal_topics import InternalTopics, topic_template
+from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.topic_creation import TopicCreation
+from tidelog.broker.transaction_handlers import (
+    direct_transaction_handlers,
+    transaction_coordinator,
+)
 from tidelog.core.controller.changes import Change
 from tidelog.core.controller.image import ClusterImage
 from tidelog.wire.api import ApiKey
@@ -60,14 +65,29 @@ class ControlledWorld:
             large=served.large,
             departures=departures,
         )
-        self.init_producer_id = InitProducerIdHandler(
-            controller=self.requests, tasks=served.requests
-        )
         self.groups = group_coordinator(
             served.world.config.groups,
             partitions=served.world.partitions,
             clock=served.world.clock,
             chance=Random(5),
+            loop=asyncio.get_running_loop(),
+            tasks=self.world.tasks,
+        )
+        self.markers = WriteTxnMarkersHandler(
+            served.world.partitions,
+            served.world.clock,
+            asyncio.get_running_loop(),
+            served.world.config.network.request_timeout_ms,
+        )
+        self.transactions = transaction_coordinator(
+            served.world.config.transactions,
+            broker_id=served.world.config.broker_id,
+            partitions=served.world.partitions,
+            producer_ids=ProducerIds(self._allocate_producer_ids, self.world.tasks),
+            connect=lambda _broker_id: None,
+            write_here=self.markers.write,
+            request_timeout_ms=served.world.config.network.request_timeout_ms,
+            clock=served.world.clock,
             loop=asyncio.get_running_loop(),
             tasks=self.world.tasks,
         )
@@ -81,6 +101,9 @@ class ControlledWorld:
             )
         )
         runner.subscribe(self.on_image)
+
+    async def _allocate_producer_ids(self) -> range:
+        return await self.requests.allocate_producer_ids()
 
     def on_image(self, image: ClusterImage, changes: Sequence[Change]) -> None:
         self.world.image = image
@@ -103,10 +126,16 @@ async def controlled_world(
         served.serve(
             {
                 ApiKey.METADATA: controlled.metadata,
-                ApiKey.INIT_PRODUCER_ID: controlled.init_producer_id,
                 ApiKey.FIND_COORDINATOR: controlled.find_coordinator,
+                ApiKey.WRITE_TXN_MARKERS: controlled.markers,
                 **direct_group_handlers(
                     controlled.groups, served.world.partitions, served.requests, served.large
+                ),
+                **direct_transaction_handlers(
+                    controlled.transactions,
+                    served.world.partitions,
+                    served.requests,
+                    served.large,
                 ),
             }
         )

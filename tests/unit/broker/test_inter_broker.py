@@ -111,6 +111,7 @@ class TwoBrokers:
                 log_dirs=world.log_dirs,
                 delivered=delivered,
                 groups=controlled.groups,
+                transactions=controlled.transactions,
             ),
             tasks=served.requests,
             large=served.large,

@@ -42,6 +42,29 @@ class WriteTxnMarkersHandler:
 
     def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
         markers = decode_write_txn_markers(frame, header.body_position, header.api_version)
+        writing = self._begin(markers)
+        if writing.missing == 0:
+            return _encode(header, markers, writing.codes())
+        return self._wait(connection, header, markers, writing)
+
+    def write(
+        self, markers: Sequence[TransactionMarker]
+    ) -> "asyncio.Future[Sequence[MarkerResult]]":
+        """The same for a coordinator on this broker."""
+        written: asyncio.Future[Sequence[MarkerResult]] = self.loop.create_future()
+        writing = self._begin(markers)
+
+        def complete(codes: Sequence[int]) -> None:
+            if not written.done():
+                written.set_result(_results(markers, codes))
+
+        if writing.missing == 0:
+            complete(writing.codes())
+        else:
+            writing.park(complete).expire_after(self.loop, self.timeout_ms / 1000)
+        return written
+
+    def _begin(self, markers: Sequence[TransactionMarker]) -> "_Writing":
         writing = _Writing()
         now_ms = self.clock.now_ms()
         for marker in markers:
@@ -49,9 +72,7 @@ class WriteTxnMarkersHandler:
             for topic, partitions in marker.topics:
                 for partition in partitions:
                     self._append(topic, partition, told, writing, now_ms)
-        if writing.missing == 0:
-            return _encode(header, markers, writing.codes())
-        return self._wait(connection, header, markers, writing)
+        return writing
 
     def _append(
         self, topic: str, partition: int, marker: Marker, writing: "_Writing", now_ms: int
@@ -139,8 +160,13 @@ def _marker(marker: TransactionMarker) -> Marker:
 def _encode(
     header: RequestHeader, markers: Sequence[TransactionMarker], codes: Sequence[int]
 ) -> bytes:
+    results = _results(markers, codes)
+    return encode_write_txn_markers_response(header.api_version, header.correlation_id, results)
+
+
+def _results(markers: Sequence[TransactionMarker], codes: Sequence[int]) -> list[MarkerResult]:
     following = iter(codes)
-    results = [
+    return [
         MarkerResult(
             marker.producer_id,
             [
@@ -150,4 +176,3 @@ def _encode(
         )
         for marker in markers
     ]
-    return encode_write_txn_markers_response(header.api_version, header.correlation_id, results)

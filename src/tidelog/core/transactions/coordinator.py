@@ -18,7 +18,8 @@ Rules, those of a Kafka 4.3 broker:
         the transaction; the Complete record is written when all have answered, not before.
     T4  Every prepared transaction completes, whoever coordinates it: a shard that loads a Prepare
         record sends its markers, again if need be.
-    T5  An answer about markers counts for the `WriteMarkers` that it answers, no other.
+    T5  An answer about markers counts for the `WriteMarkers` that it answers, no other; and those
+        that nobody waits for any more are not sent again (`awaits_markers`).
     T6  A transaction that is open for longer than its time-out is aborted, with an epoch that
         fences its producer. So is one whose producer has a new instance: that is told to come
         back.
@@ -35,8 +36,8 @@ Not here: which broker leads a partition, how often it is asked (`broker/marker_
 what a marker does to a partition.
 """
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import (
@@ -46,7 +47,7 @@ from tidelog.base.ids import (
     ProducerId,
     TopicPartition,
 )
-from tidelog.core.coordinators import NO_EFFECTS, Effect, Effects, Perform, Reply, Token, Write
+from tidelog.core.coordinators import Effect, Effects, Perform, Reply, Token, Write
 from tidelog.core.deadlines import Deadlines
 from tidelog.core.transactions.ending import Verdict, judge
 from tidelog.core.transactions.initializing import (
@@ -89,9 +90,13 @@ class TransactionLimits:
 
 @dataclass(frozen=True, slots=True)
 class WriteMarkers:
-    """Tell these partitions how a transaction ended; `on_markers_written` when they know."""
+    """Tell these partitions how a transaction ended; `on_markers_written` when they know.
+
+    There may be none of them: then they know.
+    """
 
     number: int
+    coordinator_epoch: int
     transactional_id: str
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -134,12 +139,21 @@ class _Completion:
 class TransactionShard:
     """Looks after the transactional ids of one partition."""
 
-    def __init__(self, *, limits: TransactionLimits, take_producer_id: TakeProducerId) -> None:
+    def __init__(
+        self,
+        *,
+        limits: TransactionLimits,
+        coordinator_epoch: int,
+        take_producer_id: TakeProducerId,
+        numbers: Iterator[int],
+    ) -> None:
+        """`numbers` are for `WriteMarkers`; no other shard has the same ones. T5"""
         self._limits = limits
+        self._coordinator_epoch = coordinator_epoch
         self._take_producer_id = take_producer_id
+        self._numbers = numbers
         self._transactions: dict[str, TransactionMetadata] = {}
         self._completions: dict[str, _Completion] = {}
-        self._last_number = 0
         self._timeouts: Deadlines[str] = Deadlines()
         self._expiries: Deadlines[str] = Deadlines()
         self._abort_look_ms = 0
@@ -165,7 +179,7 @@ class TransactionShard:
         for metadata in tuple(self._transactions.values()):
             self._set_timers(metadata)
             if metadata.state in PREPARED:
-                effects += self._complete_when_written(metadata, now_ms)
+                effects.append(self._write_markers(metadata))
         return effects
 
     # -- requests ----------------------------------------------------------------------------------
@@ -289,8 +303,12 @@ class TransactionShard:
         return [*effects, Reply(token, _answer_to_end(ended, client_version))]
 
     def on_describe(self, transactional_id: str, *, token: Token) -> Effects:
-        """Answer: `DescribeAnswer`."""
-        return [Reply(token, DescribeAnswer(self._transactions.get(transactional_id)))]
+        """Answer: `DescribeAnswer`; while markers are written, with the partitions without one."""
+        metadata = self._transactions.get(transactional_id)
+        completion = self._completions.get(transactional_id)
+        if metadata is not None and completion is not None:
+            metadata = replace(metadata, partitions=frozenset(completion.unanswered))
+        return [Reply(token, DescribeAnswer(metadata))]
 
     def on_list(self, wanted: TransactionFilter, *, token: Token, now_ms: int) -> Effects:
         """Answer: a tuple of `ListedTransaction`."""
@@ -298,21 +316,32 @@ class TransactionShard:
 
     # -- markers -----------------------------------------------------------------------------------
 
+    def awaits_markers(self, transactional_id: str, number: int) -> bool:
+        """Whether the transaction of `WriteMarkers` `number` waits for them. T5"""
+        completion = self._completions.get(transactional_id)
+        return completion is not None and completion.number == number
+
     def on_markers_written(
         self,
         transactional_id: str,
         number: int,
         partitions: Iterable[TopicPartition],
+        *,
+        token: Token,
         now_ms: int,
     ) -> Effects:
-        """These have the marker of `WriteMarkers` `number`, or are gone and need none. T5"""
-        completion = self._completions.get(transactional_id)
-        if completion is None or completion.number != number:
-            return NO_EFFECTS
-        completion.unanswered.difference_update(partitions)
-        if completion.unanswered:
-            return NO_EFFECTS
-        return [self._complete(self._transactions[transactional_id], now_ms)]
+        """These have the marker of `WriteMarkers` `number`, or are gone and need none.
+
+        The answer says nothing but that it was heard.
+        """
+        heard = Reply(token, None, is_held=False)
+        if not self.awaits_markers(transactional_id, number):
+            return [heard]
+        unanswered = self._completions[transactional_id].unanswered
+        unanswered.difference_update(partitions)
+        if unanswered:
+            return [heard]
+        return [self._complete(self._transactions[transactional_id], now_ms), heard]
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -380,20 +409,18 @@ class TransactionShard:
             next_producer_id=self._take_producer_id() if needs_id else NO_PRODUCER_ID,
             now_ms=now_ms,
         )
-        return [self._change(metadata), *self._complete_when_written(metadata, now_ms)]
-
-    def _complete_when_written(
-        self, metadata: TransactionMetadata, now_ms: int
-    ) -> tuple[Effect, ...]:
-        """Send the markers; a transaction without partitions has all of them already. T3"""
+        decided = self._change(metadata)
         if not metadata.partitions:
-            return (self._complete(metadata, now_ms),)
-        self._last_number += 1
-        self._completions[metadata.transactional_id] = _Completion(
-            self._last_number, set(metadata.partitions)
-        )
+            return [decided, self._complete(metadata, now_ms)]
+        return [decided, self._write_markers(metadata)]
+
+    def _write_markers(self, metadata: TransactionMetadata) -> Perform:
+        """T3"""
+        number = next(self._numbers)
+        self._completions[metadata.transactional_id] = _Completion(number, set(metadata.partitions))
         markers = WriteMarkers(
-            number=self._last_number,
+            number=number,
+            coordinator_epoch=self._coordinator_epoch,
             transactional_id=metadata.transactional_id,
             producer_id=metadata.producer_id,
             producer_epoch=metadata.producer_epoch,
@@ -401,7 +428,7 @@ class TransactionShard:
             transaction_version=metadata.client_version,
             partitions=metadata.partitions,
         )
-        return (Perform(markers),)
+        return Perform(markers)
 
     def _complete(self, metadata: TransactionMetadata, now_ms: int) -> Write:
         self._completions.pop(metadata.transactional_id, None)

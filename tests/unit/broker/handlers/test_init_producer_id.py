@@ -65,12 +65,14 @@ async def test_something_unforeseen_refuses_those_who_wait_and_does_not_end_the_
         first, second = controlled.served.client(), controlled.served.client()
 
         async def fail() -> range:
+            await asyncio.sleep(0.01)
             raise KeyError("a bug")
 
         controlled.requests.allocate_producer_ids = fail  # type: ignore[method-assign]
         ask(first)
         ask(second)
         await controlled.settle()
+        await asyncio.sleep(0.02)
         assert first.transport.is_closed
         (answer,) = second.take()
         assert int(answer.error_code) == -1

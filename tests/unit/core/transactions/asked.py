@@ -48,13 +48,19 @@ class AskedShard:
     def __post_init__(self) -> None:
         self._producer_ids = count(1_000)
         self._tokens = count()
+        self._numbers = count()
         self._answers: dict[Token, object] = {}
         self.load()
 
     def load(self) -> None:
         """Forget everything but the log, as another broker would that takes over."""
         self.deeds.clear()
-        self.shard = TransactionShard(limits=self.limits, take_producer_id=self._take_producer_id)
+        self.shard = TransactionShard(
+            limits=self.limits,
+            coordinator_epoch=5,
+            take_producer_id=self._take_producer_id,
+            numbers=self._numbers,
+        )
         for record in self.log:
             self.shard.replay(record)
         self._perform(self.shard.on_loaded(self.now_ms))
@@ -143,11 +149,11 @@ class AskedShard:
     def mark(
         self, deed: WriteMarkers, marked: frozenset[TopicPartition] | tuple[TopicPartition, ...]
     ) -> None:
-        self._perform(
-            self.shard.on_markers_written(
-                deed.transactional_id, deed.number, marked, now_ms=self.now_ms
-            )
+        token = self._token()
+        effects = self.shard.on_markers_written(
+            deed.transactional_id, deed.number, marked, token=token, now_ms=self.now_ms
         )
+        assert self.ask(effects, token) is None
 
     def tick(self, after_ms: int = 0) -> None:
         self.now_ms += after_ms

@@ -118,7 +118,7 @@ def test_markers_go_to_every_partition_with_the_epoch_after(asked: AskedShard) -
     (deed,) = asked.deeds
     assert deed.partitions == frozenset(partitions(0, 1, 2))
     assert (deed.producer_id, deed.producer_epoch) == next_of(producer)
-    assert (deed.is_commit, deed.transaction_version) == (True, 2)
+    assert (deed.is_commit, deed.transaction_version, deed.coordinator_epoch) == (True, 2, 5)
 
 
 def test_producer_of_version_0_keeps_its_epoch(asked: AskedShard) -> None:
@@ -174,6 +174,7 @@ def test_new_coordinator_completes_a_prepared_transaction_without_partitions() -
     asked.end(ID, producer, is_commit=False)
     asked.log.pop()
     asked.load()
+    asked.answer_markers()
     assert asked.state(ID).state is TransactionState.COMPLETE_ABORT
 
 
@@ -201,12 +202,24 @@ def test_answer_about_an_earlier_transaction_does_not_count(asked: AskedShard) -
     asked.end(ID, producer, is_commit=True, version=0)
     (earlier,) = asked.deeds
     asked.answer_markers()
+    assert not asked.shard.awaits_markers(ID, earlier.number)
     asked.add(ID, producer, partitions(0), version=0)
     asked.mark(earlier, partitions(0))
     assert asked.state(ID).state is TransactionState.ONGOING
     asked.end(ID, producer, is_commit=False, version=0)
     asked.mark(earlier, partitions(0))
     assert asked.state(ID).state is TransactionState.PREPARE_ABORT
+
+
+def test_answer_to_an_earlier_coordinator_does_not_count(asked: AskedShard) -> None:
+    producer = begun(asked, 0)
+    asked.end(ID, producer, is_commit=True)
+    (earlier,) = asked.deeds
+    assert asked.shard.awaits_markers(ID, earlier.number)
+    asked.load()
+    assert not asked.shard.awaits_markers(ID, earlier.number)
+    asked.mark(earlier, partitions(0))
+    assert asked.state(ID).state is TransactionState.PREPARE_COMMIT
 
 
 # -- T6: time-outs and new instances ---------------------------------------------------------------
@@ -422,6 +435,15 @@ def test_transaction_is_described(asked: AskedShard) -> None:
     assert metadata.start_ms == asked.now_ms
     assert metadata.timeout_ms == TIMEOUT_MS
     assert describe(asked, "unknown") is None
+
+
+def test_described_partitions_are_those_without_a_marker(asked: AskedShard) -> None:
+    producer = begun(asked, 0, 1)
+    asked.end(ID, producer, is_commit=True)
+    asked.mark(asked.deeds[0], partitions(0))
+    metadata = describe(asked, ID)
+    assert metadata is not None
+    assert metadata.partitions == frozenset(partitions(1))
 
 
 def test_transactions_are_listed_by_what_is_asked_for(asked: AskedShard) -> None:

@@ -63,15 +63,16 @@ class TransactionHistories(RuleBasedStateMachine):
         self.now_ms = 1_000_000
         self.tokens = count()
         self.producer_ids = count(100)
+        self.numbers = count()
         self.log: list[TransactionMetadata] = []
         self.committed_count = 0
         self.held: list[Unheld] = []
         self.waiting: dict[Token, Waiting] = {}
         self.claims: dict[str, list[Claim]] = {name: [] for name in IDS}
-        self.markers: list[tuple[int, WriteMarkers]] = []
+        self.markers: list[WriteMarkers] = []
         self.outcomes: dict[tuple[int, int, TopicPartition], bool] = {}
         # By the place of its Prepare record in the log.
-        self.places: dict[tuple[int, int], int] = {}
+        self.places: dict[int, int] = {}
         self.told: defaultdict[int, set[TopicPartition]] = defaultdict(set)
         self.coordinator_count = 0
         self.load()
@@ -85,7 +86,9 @@ class TransactionHistories(RuleBasedStateMachine):
         )
         self.shard = TransactionShard(
             limits=replace(LIMITS, id_expiration_ms=10**12),
+            coordinator_epoch=self.coordinator_count,
             take_producer_id=lambda: ProducerId(next(self.producer_ids)),
+            numbers=self.numbers,
         )
         for record in self.log:
             self.shard.replay(record)
@@ -95,7 +98,9 @@ class TransactionHistories(RuleBasedStateMachine):
         """Returns how many records were written."""
         before = len(self.log)
         for effect in effects:
-            if isinstance(effect, Write):
+            if isinstance(effect, Reply) and not effect.is_held:
+                self.waiting.pop(effect.token).on_answer(effect.answer)
+            elif isinstance(effect, Write):
                 for record in effect.records:
                     assert isinstance(record, TransactionMetadata)
                     if record.state in COMPLETE:
@@ -106,8 +111,8 @@ class TransactionHistories(RuleBasedStateMachine):
                 self.held.append(Unheld(len(self.log), effect))
                 if isinstance(effect, Perform):
                     assert isinstance(effect.deed, WriteMarkers)
-                    key = self.coordinator_count, effect.deed.number
-                    self.places[key] = self.place(effect.deed.transactional_id)
+                    place = self.place(effect.deed.transactional_id)
+                    self.places[effect.deed.number] = place
         self.release()
         return len(self.log) - before
 
@@ -118,7 +123,7 @@ class TransactionHistories(RuleBasedStateMachine):
                 self.waiting.pop(effect.token).on_answer(effect.answer)
             else:
                 assert isinstance(effect.deed, WriteMarkers)
-                self.markers.append((self.coordinator_count, effect.deed))
+                self.markers.append(effect.deed)
 
     def ask(
         self,
@@ -261,20 +266,20 @@ class TransactionHistories(RuleBasedStateMachine):
     @rule(data=st.data(), numbers=NUMBERS)
     def markers_arrive(self, data: st.DataObject, numbers: list[int]) -> None:
         """Some of them, now; they stay, to arrive again, whoever coordinates by then."""
-        coordinator, deed = data.draw(st.sampled_from(self.markers))
-        self.deliver(coordinator, deed, frozenset(partitions(*numbers)) & deed.partitions)
+        deed = data.draw(st.sampled_from(self.markers))
+        self.deliver(deed, frozenset(partitions(*numbers)) & deed.partitions)
 
-    def deliver(
-        self, coordinator: int, deed: WriteMarkers, told: frozenset[TopicPartition]
-    ) -> None:
+    def deliver(self, deed: WriteMarkers, told: frozenset[TopicPartition]) -> None:
         for partition in told if deed.transaction_version else ():
             key = (deed.producer_id, deed.producer_epoch, partition)
             assert self.outcomes.setdefault(key, deed.is_commit) is deed.is_commit
-        if coordinator != self.coordinator_count:
-            return  # Whoever asked is gone.
-        self.told[self.places[coordinator, deed.number]] |= told
-        self.perform(
-            self.shard.on_markers_written(deed.transactional_id, deed.number, told, self.now_ms)
+        if deed.coordinator_epoch == self.coordinator_count:
+            self.told[self.places[deed.number]] |= told
+        # Whoever asked may be gone: its answers do not count.
+        self.ask(
+            lambda token: self.shard.on_markers_written(
+                deed.transactional_id, deed.number, told, token=token, now_ms=self.now_ms
+            )
         )
 
     @precondition(lambda self: self.markers)
@@ -329,8 +334,8 @@ class TransactionHistories(RuleBasedStateMachine):
         for _ in range(2):
             self.committed_count = len(self.log)
             self.release()
-            for coordinator, deed in tuple(self.markers):
-                self.deliver(coordinator, deed, deed.partitions)
+            for deed in tuple(self.markers):
+                self.deliver(deed, deed.partitions)
         self.committed_count = len(self.log)
         self.release()
         assert not self.waiting
