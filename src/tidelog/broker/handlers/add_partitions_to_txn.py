@@ -16,7 +16,7 @@ from typing import Final, cast
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import ProducerEpoch, ProducerId, TopicPartition
-from tidelog.broker.handlers.coordinated import Begun, Outcome
+from tidelog.broker.handlers.coordinated import Begun, Outcome, outcome
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.transaction_shards import TransactionCoordinator, known_code
 from tidelog.core.coordinators import Effects, Token
@@ -53,6 +53,16 @@ class AddPartitionsToTxnApi:
         version = VERSION_WITH_BUMP if is_broker else VERSION_WITHOUT_BUMP
         futures = [self._ask(added, client_version=version) for added in request]
         return Begun(futures, partial(_finish, request, header))
+
+    async def ask_here(self, request: Sequence[AddedPartitions]) -> list[AddedResult]:
+        """The same for a leader on this broker, which asks on behalf of its producers."""
+        futures = [self._ask(added, client_version=VERSION_WITH_BUMP) for added in request]
+        if futures:
+            await asyncio.wait(futures)  # Ended by shards, each in its time.
+        return [
+            _result(added, outcome(future), FIRST_OF_BROKERS)
+            for added, future in zip(request, futures, strict=True)
+        ]
 
     def _ask(self, added: AddedPartitions, *, client_version: int) -> "asyncio.Future[object]":
         named = _named(added)
@@ -100,8 +110,8 @@ def _finish(
     request: Sequence[AddedPartitions], header: RequestHeader, outcomes: Sequence[Outcome]
 ) -> bytes:
     results = [
-        _result(added, outcome, header.api_version)
-        for added, outcome in zip(request, outcomes, strict=True)
+        _result(added, told, header.api_version)
+        for added, told in zip(request, outcomes, strict=True)
     ]
     response = AddPartitionsToTxnResponse(0, ErrorCode.NONE, results)
     return encode_add_partitions_to_txn_response(
@@ -109,12 +119,12 @@ def _finish(
     )
 
 
-def _result(added: AddedPartitions, outcome: Outcome, version: int) -> AddedResult:
+def _result(added: AddedPartitions, told: Outcome, version: int) -> AddedResult:
     codes: Codes
-    if isinstance(outcome, RequestRefused):
-        codes = dict.fromkeys(_named(added), outcome.code)
+    if isinstance(told, RequestRefused):
+        codes = dict.fromkeys(_named(added), told.code)
     else:
-        codes = cast(PartitionsAnswer, outcome).codes
+        codes = cast(PartitionsAnswer, told).codes
     topics: dict[str, list[tuple[int, int]]] = {}
     is_old = version < FIRST_WITH_PRODUCER_FENCED
     for (topic, partition), code in codes.items():

@@ -15,7 +15,9 @@ from tests.unit.broker.controlled_world import ControlledWorld, controlled_world
 from tests.unit.broker.served import Client
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tidelog.base.errors import ErrorCode, RequestRefused
+from tidelog.broker.handlers.add_partitions_to_txn import AddPartitionsToTxnApi
 from tidelog.records.batch import iter_headers
+from tidelog.wire.add_partitions_to_txn import AddedPartitions, AddedResult
 from tidelog.wire.api import ApiKey
 
 SETTINGS = {
@@ -244,6 +246,22 @@ async def test_brokers_ask_about_many_transactions_at_once() -> None:
             "b": {("t", 0): 0, ("t", 1): abortable},
             "c": {("t", 0): fenced, ("t", 1): fenced},
         }
+
+
+@in_virtual_time
+async def test_leader_on_the_same_broker_asks_without_a_connection() -> None:
+    async with asking() as asked:
+        _code, producer_id, _epoch = await asked.init()
+        controlled = asked.controlled
+        api = AddPartitionsToTxnApi(controlled.transactions, controlled.served.world.partitions)
+        topics = [("t", [1])]
+        added = AddedPartitions(ID, producer_id, 0, False, topics)
+        assert await api.ask_here([added]) == [AddedResult(ID, [("t", [(1, 0)])])]
+        unknown = added._replace(transactional_id="unknown", is_verification=True)
+        (result,) = await api.ask_here([unknown])
+        code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert result == AddedResult("unknown", [("t", [(1, code)])])
+        assert await asked.end((producer_id, 0)) == (0, producer_id, 1)
 
 
 @in_virtual_time
