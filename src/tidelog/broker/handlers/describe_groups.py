@@ -18,7 +18,7 @@ from tidelog.broker.dispatch import Postponed, RequestContext
 from tidelog.broker.group_shards import GroupCoordinator
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
 from tidelog.broker.handlers.coordinated import Outcome, outcome
-from tidelog.core.groups.classic_group import ClassicState
+from tidelog.core.groups.classic_membership import ClassicState
 from tidelog.core.groups.requests import ClassicDescription
 from tidelog.wire.metadata import NO_OPERATIONS
 

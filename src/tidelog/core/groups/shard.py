@@ -203,10 +203,8 @@ class GroupShard:
     def on_commit(self, request: CommitRequest, token: Token, now_ms: int) -> Effects:
         """Replies with one ErrorCode for each partition, in order."""
         self._context.now_ms = now_ms
-        group = self._group_of_commit(request, is_transactional=False)
-        group.on_committed(request.committer)
-        codes = [self._judge(commit) for commit in request.offsets]
-        records = _accepted(request, codes)
+        self._require_commit(request, is_transactional=False)
+        codes, records = self._judge_all(request)
         self._context.write(*records)
         for record in records:
             self._offsets.apply(record)
@@ -218,9 +216,8 @@ class GroupShard:
     ) -> Effects:
         """Like `on_commit`; what was committed is pending until the marker (D3)."""
         self._context.now_ms = now_ms
-        self._group_of_commit(request, is_transactional=True)
-        codes = [self._judge(commit) for commit in request.offsets]
-        records = _accepted(request, codes)
+        self._require_commit(request, is_transactional=True)
+        codes, records = self._judge_all(request)
         self._context.write(*records, transactional=transactional)
         for record in records:
             self._offsets.apply_pending(record, transactional.producer_id)
@@ -232,14 +229,27 @@ class GroupShard:
         self._offsets.apply_marker(producer_id, is_commit=is_commit)
         return self._context.take_effects()
 
-    def _group_of_commit(self, request: CommitRequest, *, is_transactional: bool) -> Group:
+    def _require_commit(self, request: CommitRequest, *, is_transactional: bool) -> None:
         group = self._groups.get(request.group_id)
-        if group is None:
-            if request.committer.generation_or_member_epoch >= 0:
-                raise RequestRefused(request.unknown_group)
-            return self._get_or_create(request.group_id)  # S1
-        group.require_commit(request.committer, is_transactional=is_transactional)
-        return group
+        if group is not None:
+            group.require_commit(request.committer, is_transactional=is_transactional)
+            if not is_transactional:
+                group.on_committed(request.committer)
+        elif request.committer.generation_or_member_epoch >= 0:
+            raise RequestRefused(request.unknown_group)
+
+    def _judge_all(
+        self, request: CommitRequest
+    ) -> tuple[list[ErrorCode], list[OffsetCommitRecord]]:
+        codes = [self._judge(commit) for commit in request.offsets]
+        records = [
+            OffsetCommitRecord(request.group_id, commit.partition, commit.value)
+            for commit, code in zip(request.offsets, codes, strict=True)
+            if code is ErrorCode.NONE
+        ]
+        if records:
+            self._get_or_create(request.group_id)  # S1
+        return codes, records
 
     def _judge(self, commit: PartitionCommit) -> ErrorCode:
         if len(commit.value.metadata) > self._context.config.offset_metadata_max_bytes:
@@ -361,11 +371,3 @@ class GroupShard:
     def _drop(self, group: Group) -> None:
         group.on_removed()
         del self._groups[group.group_id]
-
-
-def _accepted(request: CommitRequest, codes: Sequence[ErrorCode]) -> list[OffsetCommitRecord]:
-    return [
-        OffsetCommitRecord(request.group_id, commit.partition, commit.value)
-        for commit, code in zip(request.offsets, codes, strict=True)
-        if code is ErrorCode.NONE
-    ]

@@ -55,6 +55,8 @@ class Hosted:
     record_max_bytes: int = 1_000_000
     now_ms: int = 1_000_000
     written: list[tuple[GroupRecord, Transactional | None]] = field(default_factory=list)
+    markers: list[tuple[int, ProducerId, bool]] = field(default_factory=list)
+    """Behind how many records, of whom, whether it commits."""
     answers: dict[Token, object] = field(default_factory=dict)
     asked: int = 0
 
@@ -71,13 +73,25 @@ class Hosted:
         self.perform(self.shard.on_loaded(self.now_ms))
 
     def replayed(self) -> GroupShard:
+        """A shard that knows what was written."""
         shard = self.new_shard()
-        for record, transactional in self.written:
+        markers = list(self.markers)
+        for position, (record, transactional) in enumerate([*self.written, (None, None)]):
+            while markers and markers[0][0] == position:
+                _, producer_id, is_commit = markers.pop(0)
+                shard.replay_marker(producer_id, is_commit=is_commit)
+            if record is None:
+                continue
             if transactional is None:
                 shard.replay(record)
             else:
                 shard.replay_transactional(record, transactional.producer_id)
         return shard
+
+    def mark(self, producer_id: int, *, is_commit: bool) -> None:
+        """The transaction of `producer_id` ends."""
+        self.markers.append((len(self.written), ProducerId(producer_id), is_commit))
+        self.perform(self.shard.on_marker(ProducerId(producer_id), is_commit=is_commit))
 
     def perform(self, effects: Effects) -> None:
         for effect in effects:
@@ -198,21 +212,15 @@ class Hosted:
         return codes
 
     def stable(self, *member_ids: str, **others: str) -> int:
-        """These, and nobody else, are members of a stable group. Static ones as id="instance".
+        """These are the members of a group that had none. Static ones as id="instance".
 
         Returns the generation.
         """
         ids = [*member_ids, *others]
         tokens = [self.join(member_id, instance=others.get(member_id)) for member_id in ids]
         self.advance(0)
-        rejoined: dict[str, Token] = dict(zip(ids, tokens, strict=True))
-        while any(self.waits(token) for token in rejoined.values()):
-            for member_id, token in tuple(rejoined.items()):
-                if not self.waits(token):
-                    instance = others.get(member_id)
-                    rejoined[member_id] = self.join(member_id=member_id, instance=instance)
-        generation = max(self.joined(token).generation for token in rejoined.values())
-        leader = self.joined(rejoined[ids[0]]).leader
+        generation = self.joined(tokens[0]).generation
+        leader = self.joined(tokens[0]).leader
         assignments = [(member_id, member_id.encode()) for member_id in ids]
         for member_id in sorted(ids, key=lambda known: known == leader):
             self.sync(member_id, generation, assignments, instance=others.get(member_id))
