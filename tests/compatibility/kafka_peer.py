@@ -24,7 +24,16 @@ from tests.support.three_brokers import ThreeBrokers
 Broker = BrokerProcess | KafkaProcess | ThreeBrokers
 StartBroker = Callable[[Path, Mapping[str, str]], Broker]
 StartKafka = Callable[[Path, Mapping[str, str]], KafkaProcess]
-THREE_REPLICAS = {"default.replication.factor": "3"}
+# As a Kafka under test has it: the first member of a group does not wait for a second one.
+NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}
+THREE_REPLICAS = {"default.replication.factor": "3", **NO_DELAY}
+# What a broker by itself needs to have replicas of the coordinators' topics.
+ONE_REPLICA = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    **NO_DELAY,
+}
 
 
 @pytest.fixture(scope="module")
@@ -71,4 +80,4 @@ def new_broker(folder: Path, settings: Mapping[str, str]) -> Broker:
         return KafkaProcess(folder, settings)
     if SUBJECT == "tidelog3":
         return ThreeBrokers(folder, {**THREE_REPLICAS, **settings})
-    return BrokerProcess(folder, settings)
+    return BrokerProcess(folder, {**ONE_REPLICA, **settings})

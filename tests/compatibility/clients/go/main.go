@@ -9,6 +9,7 @@ import (
 	"log"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -82,7 +83,7 @@ func readCommitted(ctx context.Context, bootstrap, topic string, count int) {
 // that what it had written is there and must not be seen.
 func transform(ctx context.Context, bootstrap, from, to, group string, count int) {
 	session, err := kgo.NewGroupTransactSession(
-		kgo.SeedBrokers(bootstrap), kgo.DefaultProduceTopic(to),
+		kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.DefaultProduceTopic(to),
 		kgo.TransactionalID(group+"-transform"), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumerGroup(group), kgo.ConsumeTopics(from),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RequireStableFetchOffsets())
@@ -116,7 +117,7 @@ func transform(ctx context.Context, bootstrap, from, to, group string, count int
 }
 
 func connect(bootstrap string, options ...kgo.Opt) *kgo.Client {
-	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(bootstrap))...)
+	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(strings.Split(bootstrap, ",")...))...)
 	must(err)
 	return client
 }
