@@ -1,9 +1,7 @@
 """`tidelog lab`: faults in a cluster of its own, under load, with a verdict."""
 
-import shutil
 import statistics
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -14,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tidelog.base.errors import ConfigError
+from tidelog.cli import lab_exactly_once
 from tidelog.cli.interrupts import Interrupts
+from tidelog.cli.lab_folder import LabFolder, lab_folder
 from tidelog.cli.options import JsonOption, Panel
 from tidelog.cli.output import (
     Cell,
@@ -26,7 +26,7 @@ from tidelog.cli.output import (
     print_line,
     print_table,
 )
-from tidelog.lab.errors import LabError, StartCancelled
+from tidelog.lab.errors import StartCancelled
 from tidelog.lab.fault_schedule import schedule
 
 if TYPE_CHECKING:
@@ -45,13 +45,9 @@ class Coordination(StrEnum):
 
 def register(app: typer.Typer) -> None:
     lab = typer.Typer(no_args_is_help=True, help="Break a cluster on purpose, and see.")
-    lab.callback()(_lab)
     lab.command("faults")(faults)
+    lab.command("exactly-once")(lab_exactly_once.run)
     app.add_typer(lab, name="lab", rich_help_panel=Panel.LOCAL)
-
-
-def _lab() -> None:
-    """A command by itself would make typer leave out its name."""
 
 
 def faults(
@@ -98,7 +94,7 @@ def faults(
         session_timeout_s=SESSION_TIMEOUT_S,
         has_ensemble=coordination is Coordination.ZOOKEEPER,
     )
-    with _folder(data) as folder, Interrupts() as interrupts:
+    with lab_folder(data) as folder, Interrupts() as interrupts:
         run = FaultRun(
             folder=folder.path,
             coordination=coordination,
@@ -118,32 +114,6 @@ def faults(
         else:
             _show(outcome, seed, folder)
     return 0 if outcome.is_good else 1
-
-
-class _Folder:
-    def __init__(self, path: Path, *, is_kept: bool) -> None:
-        self.path = path
-        self.is_kept = is_kept
-
-
-@contextmanager
-def _folder(data: Path | None) -> Iterator[_Folder]:
-    if data is not None:
-        path = data.expanduser().absolute()
-        if path.exists() and any(path.iterdir()):
-            raise ConfigError(f"--data is {path}, which is not empty; name another")
-        path.mkdir(parents=True, exist_ok=True)
-        yield _Folder(path, is_kept=True)
-        return
-    folder = _Folder(Path(tempfile.mkdtemp(prefix="tidelog-faults.")), is_kept=False)
-    try:
-        yield folder
-    except LabError:
-        folder.is_kept = True
-        raise
-    finally:
-        if not folder.is_kept:
-            shutil.rmtree(folder.path, ignore_errors=True)
 
 
 def _run(run: "FaultRun", interrupts: Interrupts, *, as_json: bool) -> "Outcome":
@@ -199,7 +169,7 @@ def _progress(total: int) -> Iterator[_Live]:
         yield Drawn()
 
 
-def _show(outcome: "Outcome", seed: int, folder: _Folder) -> None:
+def _show(outcome: "Outcome", seed: int, folder: LabFolder) -> None:
     rows: list[list[Cell]] = [
         [kind, len(gaps), _gap_text(statistics.median(gaps)), _gap_text(max(gaps))]
         for kind, gaps in sorted(outcome.gaps_by_kind().items())

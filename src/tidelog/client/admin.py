@@ -146,6 +146,13 @@ class Admin:
             if partition in starts and partition in ends
         }
 
+    def last_stable_offsets(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        """Where who reads committed records has to stop in each partition that is led."""
+        spec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        return self._list_offsets(
+            topic, list(partitions), spec, isolation_level=IsolationLevel.READ_COMMITTED
+        )
+
     def offsets_at(
         self, topic: str, partitions: Iterable[int], *, timestamp_ms: int
     ) -> dict[int, int | None]:
@@ -246,12 +253,19 @@ class Admin:
                 return Address(broker.host, broker.port)
         raise RequestFailed("NOT_CONTROLLER", "the cluster has no controller at the moment")
 
-    def _list_offsets(self, topic: str, partitions: list[int], spec: OffsetSpec) -> dict[int, int]:
+    def _list_offsets(
+        self,
+        topic: str,
+        partitions: list[int],
+        spec: OffsetSpec,
+        *,
+        isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[int, int]:
         if not partitions:
             return {}
         answers = self._client.list_offsets(
             {TopicPartition(topic, partition): spec for partition in partitions},
-            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            isolation_level=isolation_level,
             request_timeout=self._timeout_s,
         )
         found = {}
