@@ -70,7 +70,7 @@ def _compile(source: Path, folder: Path) -> Path:
     copy = folder / source.name
     macros = [("SOURCE_CHECKSUM", f"{checksum}u")]
     extension = Extension(
-        _module_name(source), [str(copy)], define_macros=macros, extra_compile_args=["-O2", "-g0"]
+        module_name(source), [str(copy)], define_macros=macros, extra_compile_args=["-O2", "-g0"]
     )
     distribution = Distribution({"ext_modules": cythonize([extension], quiet=True)})  # type: ignore[no-untyped-call]
     command = distribution.get_command_obj("build_ext")
@@ -81,6 +81,9 @@ def _compile(source: Path, folder: Path) -> Path:
     return Path(command.get_outputs()[0])
 
 
-def _module_name(source: Path) -> str:
-    package = source.with_suffix("").parts
-    return ".".join(package[package.index("tidelog") :])
+def module_name(source: Path) -> str:
+    """What `source` is imported as."""
+    parts = source.with_suffix("").parts
+    # The last: the tree itself may be in a folder of that name.
+    start = max(at for at, part in enumerate(parts) if part == "tidelog")
+    return ".".join(parts[start:])

@@ -30,6 +30,7 @@ SCRIPTS = (
     "failover",
     "flat_cost",
     "many_partitions",
+    "deduplication",
     "request_path",
     "fetch_path",
     "replicated_path",

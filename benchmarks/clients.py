@@ -93,8 +93,10 @@ def running_failover(bootstrap: str, topic: str, task: FailoverTask) -> Iterator
 
 
 @contextmanager
-def topic_for_a_while(bootstrap: str, topic: str, *, partition_count: int) -> Iterator[None]:
-    create_topic(bootstrap, topic, partition_count=partition_count, config={})
+def topic_for_a_while(
+    bootstrap: str, topic: str, *, partition_count: int, config: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    create_topic(bootstrap, topic, partition_count=partition_count, config=config or {})
     yield
     drop_topic(bootstrap, topic)
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hatch_build import put_in_place
+from hatch_build import module_name, put_in_place
 
 
 def test_what_is_compiled_anew_does_not_change_under_a_running_broker(tmp_path: Path) -> None:
@@ -18,3 +18,8 @@ def test_what_is_compiled_anew_does_not_change_under_a_running_broker(tmp_path: 
         assert running.read() == b"old code"
     assert library.read_bytes() == b"new"
     assert [*folder.iterdir()] == [library]
+
+
+def test_module_is_named_after_its_package_wherever_the_tree_is() -> None:
+    source = Path("/home/somebody/tidelog/src/tidelog/records/_ids.pyx")
+    assert module_name(source) == "tidelog.records._ids"
