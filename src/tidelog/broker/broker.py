@@ -38,6 +38,7 @@ from tidelog.broker.fetch_reader import FetchReader
 from tidelog.broker.forwarding import Forwarding
 from tidelog.broker.group_handlers import direct_group_handlers, group_coordinator
 from tidelog.broker.group_shards import GroupCoordinator
+from tidelog.broker.handlers.add_partitions_to_txn import AddPartitionsToTxnApi
 from tidelog.broker.handlers.api_versions import ApiVersionsHandler
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.find_coordinator import FindCoordinatorHandler
@@ -60,6 +61,7 @@ from tidelog.broker.memory import MemoryBound
 from tidelog.broker.network import Network
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.peers import Address, Peer, PeerUnreachable
+from tidelog.broker.produce_verification import ProduceVerification
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.replica_fetchers import ReplicaFetchers
 from tidelog.broker.replicas import Replicas
@@ -73,6 +75,7 @@ from tidelog.broker.transaction_handlers import (
     transaction_coordinator,
 )
 from tidelog.broker.transaction_shards import TransactionCoordinator
+from tidelog.broker.transaction_verifier import TransactionVerifier
 from tidelog.broker.upkeep import Upkeep
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.network import NetworkConfig
@@ -180,6 +183,7 @@ class Broker:
         groups = self._groups(loop, tasks)
         markers = self._markers(loop)
         transactions = self._transactions(loop, tasks, markers)
+        verifier = self._verifier(loop, tasks, transactions)
         await replicas.start(image)
         control = ControlRequests(controller, replicas)
         controller.use_channels(self._channels(control, tasks))
@@ -194,6 +198,7 @@ class Broker:
             departures,
             groups,
             transactions,
+            verifier,
             markers,
         )
         server.dispatch = dispatcher.dispatch
@@ -231,13 +236,16 @@ class Broker:
         departures.joined()
         on_ready(endpoints)
         await stopping.wait()  # Ended by a signal.
-        await self._stop(server, groups, transactions, replicas, log_dirs, jobs, following)
+        await self._stop(
+            server, groups, transactions, verifier, replicas, log_dirs, jobs, following
+        )
 
     async def _stop(
         self,
         server: Server,
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
+        verifier: TransactionVerifier,
         replicas: Replicas,
         log_dirs: Sequence[LogDirRunner],
         jobs: list["asyncio.Task[None]"],
@@ -248,6 +256,7 @@ class Broker:
             await self._shut_down_controlled()
         groups.shards.end()  # Members wait for each other; nobody waits for them any more.
         transactions.end()
+        verifier.close()
         await server.drain(self.config.network.tidelog_shutdown_timeout_ms / 1000)
         fetching = replicas.stop_fetching()
         jobs = [*jobs, *fetching, following]
@@ -524,6 +533,24 @@ class Broker:
             tasks=tasks,
         )
 
+    def _verifier(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        tasks: asyncio.TaskGroup,
+        coordinator: TransactionCoordinator,
+    ) -> TransactionVerifier:
+        transactions = self.config.transactions
+        return TransactionVerifier(
+            broker_id=self.config.broker_id,
+            partitions=self.partitions,
+            connect=self._peer_of,
+            ask_here=AddPartitionsToTxnApi(coordinator, self.partitions).ask_here,
+            retry_backoff_ms=transactions.add_partitions_to_txn_retry_backoff_ms,
+            retry_max_ms=transactions.add_partitions_to_txn_retry_backoff_max_ms,
+            loop=loop,
+            tasks=tasks,
+        )
+
     def _upkeep(self, log_dirs: Sequence[LogDirRunner], replicas: Replicas) -> Upkeep:
         return Upkeep(
             config=self.config,
@@ -545,6 +572,7 @@ class Broker:
         departures: Departures,
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
+        verifier: TransactionVerifier,
         markers: WriteTxnMarkersHandler,
     ) -> Dispatcher:
         replication = self.config.replication
@@ -617,6 +645,16 @@ class Broker:
                 after_read,
                 turns,
                 self._ports.shortcuts.produce,
+                ProduceVerification(
+                    partitions=partitions,
+                    verifier=verifier,
+                    memory=MemoryBound(_request_memory_bytes(self.config.network)),
+                    clock=self._ports.clock,
+                    is_enabled=lambda: (
+                        replicas.config.transactions.transaction_partition_verification_enable
+                    ),
+                ),
+                request_tasks,
             ),
             direct={
                 ApiKey.FETCH: fetch,

@@ -37,8 +37,6 @@ FAMILIES: tuple[str, ...] = (
 
 NAMES: frozenset[str] = frozenset(
     {
-        "add.partitions.to.txn.retry.backoff.max.ms",
-        "add.partitions.to.txn.retry.backoff.ms",
         "advertised.host.name",
         "advertised.port",
         "alter.config.policy.class.name",

@@ -52,6 +52,20 @@ class TransactionsConfig:
         "Check before a transactional write that its partition belongs to the transaction.",
         dynamic=True,
     )
+    add_partitions_to_txn_retry_backoff_ms: int = option(
+        "add.partitions.to.txn.retry.backoff.ms",
+        20,
+        ConfigType.INT,
+        "How soon a coordinator that still ends the last transaction is asked again.",
+        minimum=1,
+    )
+    add_partitions_to_txn_retry_backoff_max_ms: int = option(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        100,
+        ConfigType.INT,
+        "For how long it is asked before the producer is told to try again.",
+        minimum=0,
+    )
     transaction_state_log_load_buffer_size: int = option(
         "transaction.state.log.load.buffer.size",
         5_242_880,

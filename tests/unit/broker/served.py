@@ -15,6 +15,7 @@ from kio.serial import entity_reader
 
 from tests.support.kio_codec import Values, milliseconds, request_bytes
 from tests.unit.broker.fake_transport import FakeTransport, Outbox
+from tests.unit.broker.fake_verifier import FakeVerifier
 from tests.unit.broker.world import BROKER, LISTENER, World, broker_world
 from tidelog.broker.after_read import AfterRead
 from tidelog.broker.connection import Connection
@@ -29,6 +30,7 @@ from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.large_requests import LargeRequests
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.network import SocketNetwork
+from tidelog.broker.produce_verification import ProduceVerification
 from tidelog.broker.replication_throttle import ReplicationThrottle
 from tidelog.broker.request_tasks import RequestTasks
 from tidelog.broker.server import Server, ServerLimits
@@ -90,8 +92,24 @@ class ServedWorld:
         )
         self.requests = RequestTasks(tasks)
         self.large = LargeRequests(world.request_memory)
+        self.verifier = FakeVerifier()
+        self.is_verifying = True
+        self.unverified_memory = MemoryBound(2**20)
         self.produce = ProduceHandler(
-            partitions, world.clock, loop, after_read, turns, shortcuts.produce
+            partitions,
+            world.clock,
+            loop,
+            after_read,
+            turns,
+            shortcuts.produce,
+            ProduceVerification(
+                partitions=partitions,
+                verifier=self.verifier,
+                memory=self.unverified_memory,
+                clock=world.clock,
+                is_enabled=lambda: self.is_verifying,
+            ),
+            self.requests,
         )
         self.direct: dict[ApiKey, DirectHandler] = {
             ApiKey.FETCH: self.fetch,
@@ -195,6 +213,7 @@ class Client:
         self._outbox = Outbox(protocol, self.transport)
         self._asked: list[tuple[int, int, int]] = []
         self._correlation_id = 0
+        self.client_id = "me"
 
     def send(
         self, api_key: ApiKey, version: int, values: Values, *, is_answered: bool = True
@@ -210,7 +229,9 @@ class Client:
         self._correlation_id += 1
         if is_answered:
             self._asked.append((api_key, version, self._correlation_id))
-        head = struct.pack(">hhih", api_key, version, self._correlation_id, 2) + b"me"
+        client_id = self.client_id.encode()
+        head = struct.pack(">hhih", api_key, version, self._correlation_id, len(client_id))
+        head += client_id
         if is_flexible(api_key, version):
             head += b"\x00"
         body = head + request_bytes(api_key, version, values)

@@ -4,22 +4,36 @@ Each partition of a request is settled on its own: appended, recognised as a rep
 with a code of its own, or parked. The answer leaves when all are settled, or when the request's
 time-out has come (only acks=all waits on purpose). With acks=0 nobody waits for an answer; if
 something was refused the connection is closed, because that is the only way to say so.
+
+The first batch of a transaction in a partition waits for the transaction's coordinator
+(`broker/produce_verification.py`). Its connection handles nothing else meanwhile, so that what
+follows it does not overtake it.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
-from tidelog.base.errors import ErrorCode
+from tidelog.base.errors import ErrorCode, RequestRefused
+from tidelog.base.ids import TopicPartition
 from tidelog.base.ports import Clock
 from tidelog.broker.after_read import AfterRead
 from tidelog.broker.answers import PendingAnswer
+from tidelog.broker.append_terms import NO_GUARD, FromClient
 from tidelog.broker.connection import Answer, Connection, RequestShortcut
 from tidelog.broker.heavy_turns import SMALL_BYTES, HeavyTurns
+from tidelog.broker.internal_topics import INTERNAL_TOPICS
 from tidelog.broker.partitions import Partitions
-from tidelog.broker.produce_results import refused_partition
-from tidelog.broker.request_tasks import AtTheCostOf
+from tidelog.broker.produce_results import refused_by, refused_partition
+from tidelog.broker.produce_verification import (
+    NOTHING_VOUCHED,
+    ProduceVerification,
+    Unverified,
+    Vouched,
+)
+from tidelog.broker.request_tasks import AtTheCostOf, RequestTasks
 from tidelog.broker.waiters import ParkedProduce
 from tidelog.records.batch import CODEC_MASK, HEADER_SIZE_BYTES, TRANSACTIONAL_FLAG, Codec
 from tidelog.wire.api import RequestHeader, decode_request_header
@@ -33,6 +47,8 @@ from tidelog.wire.produce_template import ProduceTemplate, template_of
 
 _FIRST_WITH_ZSTD = 7
 _ATTRIBUTES_LOW_BYTE = 22
+ADMIN_CLIENT_ID = "__admin_client"
+"""Kafka's own tools call themselves so, and may write where others may not."""
 
 Results = list[PartitionProduceResult | None]
 ProduceShortcut = Callable[
@@ -59,6 +75,8 @@ class ProduceHandler:
     after_read: AfterRead
     turns: HeavyTurns
     shortcut: ProduceShortcut
+    verification: ProduceVerification
+    tasks: RequestTasks
 
     def answer_repeated(
         self, connection: Connection, frame: memoryview, template: ProduceTemplate
@@ -92,12 +110,14 @@ class ProduceHandler:
         header = decode_request_header(frame)
         request = decode_produce(frame, header.body_position, header.api_version)
         if result is None:
-            return self._park(connection, request, header, [None], 1, settling)
+            return self._park(connection, request, header, [None], 1, settling, None)
         return self._encode(connection, request, header, [result])
 
     def answer(self, connection: Connection, frame: memoryview, header: RequestHeader) -> Answer:
         request = decode_produce(frame, header.body_position, header.api_version)
-        template = template_of(frame, header, request)
+        # Neither is for what is refused because of who sends it, or has to be asked about.
+        is_plain = request.transactional_id is None and not self._is_internal(request)
+        template = template_of(frame, header, request) if is_plain else None
         connection.produce_template = template
         connection.use_shortcut(
             self.shortcut(
@@ -112,6 +132,59 @@ class ProduceHandler:
         )
         if request.acks not in (-1, 0, 1):
             return self._refuse_all(request, header, ErrorCode.INVALID_REQUIRED_ACKS)
+        if request.transactional_id is not None:
+            return self._answer_transactional(connection, request, header)
+        return self._append_all(connection, request, header, NOTHING_VOUCHED, None)
+
+    def _is_internal(self, request: ProduceRequest) -> bool:
+        return any(
+            (name if topic_id is None else self.partitions.topic_name(topic_id)) in INTERNAL_TOPICS
+            for name, topic_id, _ in request.topics
+        )
+
+    def _answer_transactional(
+        self, connection: Connection, request: ProduceRequest, header: RequestHeader
+    ) -> Answer:
+        verification = self.verification
+        try:
+            unverified = verification.begin(request, header.api_version)
+        except RequestRefused as refusal:
+            return self._refuse_all(request, header, refusal.code)
+        if isinstance(unverified, Vouched):
+            return self._append_all(connection, request, header, unverified, None)
+        if not verification.memory.has_room_for(unverified.size_bytes):
+            # A code that every producer tries again after.
+            return self._refuse_all(request, header, ErrorCode.NOT_ENOUGH_REPLICAS)
+        verification.memory.hold(unverified.size_bytes)
+        work = partial(self._verify, connection, _copied(request), header, unverified)
+        return self.tasks.answer(connection, header.api_key, work)
+
+    async def _verify(
+        self,
+        connection: Connection,
+        request: ProduceRequest,
+        header: RequestHeader,
+        unverified: Unverified,
+        pending: PendingAnswer,
+    ) -> None:
+        try:
+            vouched = await self.verification.ask(unverified, header.api_version)
+            answer = self._append_all(connection, request, header, vouched, pending)
+        finally:
+            self.verification.memory.release(unverified.size_bytes)
+        if answer is not pending and pending.is_wanted:
+            assert not isinstance(answer, PendingAnswer)
+            pending.complete([] if answer is None else [answer])
+
+    def _append_all(
+        self,
+        connection: Connection,
+        request: ProduceRequest,
+        header: RequestHeader,
+        vouched: Vouched,
+        place: PendingAnswer | None,
+    ) -> bytes | PendingAnswer | None:
+        """`place`: where the answer goes, if it has one already."""
         results: Results = []
         settling = _Settling()
         missing = 0
@@ -125,7 +198,8 @@ class ProduceHandler:
                     partition,
                     records,
                     request,
-                    header.api_version,
+                    header,
+                    vouched,
                     now_ms,
                     slot,
                     settling,
@@ -134,7 +208,7 @@ class ProduceHandler:
                 if result is None:
                     missing += 1
         if missing:
-            return self._park(connection, request, header, results, missing, settling)
+            return self._park(connection, request, header, results, missing, settling, place)
         return self._encode(connection, request, header, results)
 
     def _append(
@@ -143,7 +217,8 @@ class ProduceHandler:
         partition: int,
         records: memoryview | None,
         request: ProduceRequest,
-        version: int,
+        header: RequestHeader,
+        vouched: Vouched,
         now_ms: int,
         slot: int,
         settling: "_Settling",
@@ -158,9 +233,10 @@ class ProduceHandler:
                 partition, ErrorCode.INVALID_RECORD, "there is no record batch"
             )
         attributes = records[_ATTRIBUTES_LOW_BYTE]
-        if attributes & TRANSACTIONAL_FLAG:
-            return _refused_transactional(partition, request.transactional_id)
-        if version < _FIRST_WITH_ZSTD and attributes & CODEC_MASK == Codec.ZSTD:
+        refusal = _refusal(topic, partition, request, header, attributes, vouched)
+        if refusal is not None:
+            return refused_by(partition, refusal)
+        if header.api_version < _FIRST_WITH_ZSTD and attributes & CODEC_MASK == Codec.ZSTD:
             return refused_partition(
                 partition,
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -173,6 +249,7 @@ class ProduceHandler:
             acks=request.acks,
             now_ms=now_ms,
             settle=lambda result: settling.settle(slot, result),
+            terms=_terms(topic, partition, vouched),
         )
 
     def _park(
@@ -183,8 +260,9 @@ class ProduceHandler:
         results: Results,
         missing: int,
         settling: "_Settling",
+        place: PendingAnswer | None,
     ) -> PendingAnswer:
-        pending = PendingAnswer(connection, exclusive=False)
+        pending = place or PendingAnswer(connection, exclusive=False)
         indexes = [partition for topic in request.topics for partition, _records in topic[2]]
         # The frame's bytes are gone when the answer is due; only names and numbers are kept.
         shape = request._replace(
@@ -292,12 +370,49 @@ class _Settling:
             parked.settle(slot, result)
 
 
-def _refused_transactional(partition: int, transactional_id: str | None) -> PartitionProduceResult:
-    if transactional_id is None:
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return refused_partition(partition, code, "the request has no transactional id")
-    # Nothing advertised lets a client begin a transaction, so none can be under way.
-    return refused_partition(partition, ErrorCode.INVALID_TXN_STATE, "no transaction is under way")
+def _copied(request: ProduceRequest) -> ProduceRequest:
+    """The same without the frame, whose bytes are read over."""
+    return request._replace(
+        topics=[
+            (
+                name,
+                topic_id,
+                [
+                    (partition, None if records is None else memoryview(bytearray(records)))
+                    for partition, records in partitions
+                ],
+            )
+            for name, topic_id, partitions in request.topics
+        ]
+    )
+
+
+def _terms(topic: str, partition: int, vouched: Vouched) -> FromClient:
+    if vouched is NOTHING_VOUCHED:
+        return NO_GUARD
+    return FromClient(vouched.guards.get(TopicPartition(topic, partition)))
+
+
+def _refusal(
+    topic: str,
+    partition: int,
+    request: ProduceRequest,
+    header: RequestHeader,
+    attributes: int,
+    vouched: Vouched,
+) -> RequestRefused | None:
+    """What a batch is refused for before anybody looks into it."""
+    if topic in INTERNAL_TOPICS and header.client_id != ADMIN_CLIENT_ID:
+        return RequestRefused(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to {topic}"
+        )
+    if attributes & TRANSACTIONAL_FLAG and request.transactional_id is None:
+        return RequestRefused(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "the request has no transactional id"
+        )
+    if vouched is NOTHING_VOUCHED:
+        return None
+    return vouched.refusals.get(TopicPartition(topic, partition))
 
 
 def _settled(result: PartitionProduceResult | None) -> PartitionProduceResult:
