@@ -93,6 +93,12 @@ class RawClient(MessageClient):
         """Send a request that has no answer."""
         self._send(self._encode(_message(api_key, version, values)))
 
+    def begin(self, api_key: ApiKey, version: int, values: Values) -> Payload:
+        """Send a request whose answer may take its time: `answer_to` waits for it."""
+        request = _message(api_key, version, values)
+        self._send(self._encode(request))
+        return request
+
     def is_closed(self) -> bool:
         """Whether the broker has closed this connection, or does so now."""
         try:

@@ -22,7 +22,9 @@ class DeleteGroupsHandler:
 
     async def handle(self, request: DeleteGroupsRequest, _context: RequestContext) -> object:
         async def wait() -> DeleteGroupsResponse:
-            asked = {group_id: self._ask(group_id) for group_id in request.groups_names}
+            asked = {
+                group_id: self._ask(group_id) for group_id in dict.fromkeys(request.groups_names)
+            }
             if asked:
                 await asyncio.wait(asked.values())  # Ended by shards, each in its time.
             return DeleteGroupsResponse(

@@ -35,9 +35,9 @@ class DescribeGroupsHandler:
 
     async def handle(self, request: DescribeGroupsRequest, context: RequestContext) -> object:
         async def wait() -> DescribeGroupsResponse:
-            asked = {group_id: self._ask(group_id) for group_id in request.groups}
+            asked = [self._ask(group_id) for group_id in request.groups]
             if asked:
-                await asyncio.wait(asked.values())  # Ended by shards, each in its time.
+                await asyncio.wait(asked)  # Ended by shards, each in its time.
             operations = NO_OPERATIONS
             if request.include_authorized_operations:
                 operations = ALL_GROUP_OPERATIONS
@@ -45,7 +45,7 @@ class DescribeGroupsHandler:
                 throttle_time=NO_THROTTLE,
                 groups=tuple(
                     _described(group_id, outcome(future), context.api_version, operations)
-                    for group_id, future in asked.items()
+                    for group_id, future in zip(request.groups, asked, strict=True)
                 ),
             )
 
@@ -69,7 +69,7 @@ def _described(group_id: str, told: Outcome, version: int, operations: int) -> D
             ErrorCode.GROUP_ID_NOT_FOUND if is_known else ErrorCode.NONE,
             f"Group {group_id} not found." if is_known else None,
             state=ClassicState.DEAD.value,
-            operations=operations,
+            operations=NO_OPERATIONS if is_known else operations,
         )
     group = cast(ClassicDescription, told)
     return DescribedGroup(

@@ -1,6 +1,6 @@
 """OffsetDelete (47): forget how far a group has come in topics that it does not subscribe to."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -21,42 +21,40 @@ from tidelog.broker.partitions import Partitions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetDeleteHandler:
-    """Topics that nobody knows are refused here, the others decided upon by the group's shard."""
+    """Partitions that nobody knows are refused here, the others are the shard's to decide."""
 
     groups: GroupCoordinator
     partitions: Partitions
 
     async def handle(self, request: OffsetDeleteRequest, _context: RequestContext) -> object:
         async def wait() -> OffsetDeleteResponse:
-            topics = self.partitions.image.topics
-            known: set[str] = {topic.name for topic in request.topics if topic.name in topics}
+            named = [
+                TopicPartition(topic.name, partition.partition_index)
+                for topic in request.topics
+                for partition in topic.partitions
+            ]
+            image = self.partitions.image
+            known = [one for one in named if image.partition(*one) is not None]
             try:
-                codes = await self._ask(request, known)
+                codes = dict(zip(known, await self._ask(request.group_id, known), strict=True))
             except RequestRefused as refused:
                 return _response(refused.code, ())
-            return _response(ErrorCode.NONE, tuple(_topics(request, known, iter(codes))))
+            return _response(ErrorCode.NONE, tuple(_topics(request, codes)))
 
         return Postponed(wait)
 
-    async def _ask(self, request: OffsetDeleteRequest, known: set[str]) -> Sequence[ErrorCode]:
-        group_id = request.group_id
+    async def _ask(self, group_id: str, known: Sequence[TopicPartition]) -> Sequence[ErrorCode]:
         if not group_id:
             raise RequestRefused(ErrorCode.INVALID_GROUP_ID)
-        wanted = [
-            TopicPartition(topic.name, partition.partition_index)
-            for topic in request.topics
-            if topic.name in known
-            for partition in topic.partitions
-        ]
         codes = await self.groups.ask(
             group_id,
-            lambda shard, token, now_ms: shard.on_delete_offsets(group_id, wanted, token, now_ms),
+            lambda shard, token, now_ms: shard.on_delete_offsets(group_id, known, token, now_ms),
         )
         return cast(Sequence[ErrorCode], codes)
 
 
 def _topics(
-    request: OffsetDeleteRequest, known: set[str], codes: Iterator[ErrorCode]
+    request: OffsetDeleteRequest, codes: Mapping[TopicPartition, ErrorCode]
 ) -> Iterator[OffsetDeleteResponseTopic]:
     for topic in request.topics:
         yield OffsetDeleteResponseTopic(
@@ -65,7 +63,10 @@ def _topics(
                 OffsetDeleteResponsePartition(
                     partition_index=partition.partition_index,
                     error_code=message_error(
-                        next(codes) if topic.name in known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        codes.get(
+                            TopicPartition(topic.name, partition.partition_index),
+                            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        )
                     ),
                 )
                 for partition in topic.partitions

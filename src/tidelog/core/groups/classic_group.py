@@ -31,7 +31,7 @@ class ClassicGroup(ClassicMembership):
         )
 
     def describe(self) -> ClassicDescription:
-        """Members' metadata and assignments are shown once everybody has the same in hand."""
+        """What members say of themselves is shown once they agree; until then all is older."""
         is_stable = self._state is ClassicState.STABLE
         protocol = (self._protocol_name or "") if is_stable else ""
         members = tuple(
@@ -41,7 +41,7 @@ class ClassicGroup(ClassicMembership):
                 member.client_id,
                 member.client_host,
                 member.metadata(protocol) if is_stable else b"",
-                member.assignment if is_stable else b"",
+                member.assignment,
             )
             for member in self.members
         )

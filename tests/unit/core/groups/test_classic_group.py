@@ -663,7 +663,7 @@ def test_a_member_that_goes_may_be_the_one_the_others_wait_for() -> None:
 # What is shown
 
 
-def test_assignments_are_shown_once_everybody_has_the_same() -> None:
+def test_protocols_are_shown_once_everybody_agrees() -> None:
     hosted = Hosted()
     joined_together(hosted, "ann")
     described = hosted.described()
