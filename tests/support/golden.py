@@ -37,6 +37,15 @@ def kafka_group_records() -> list[tuple[bytes, bytes | None]]:
     ]
 
 
+def kafka_consumer_group_records() -> list[tuple[bytes, bytes | None]]:
+    """Keys and values that Kafka 4.3.0 wrote for what record_consumer_groups.py did."""
+    recorded = json.loads((_GOLDEN / "kafka-4.3.0-consumer-group-records.json").read_text("utf-8"))
+    return [
+        (base64.b64decode(key), None if value is None else base64.b64decode(value))
+        for key, value in recorded
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedTransactions:
     """How Kafka 4.3.0 answered the steps of `transaction_steps.py`, and what it wrote."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId
 from tidelog.config.accepted import require_servable, warning_about
+from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.config.coordination import CoordinationConfig
 from tidelog.config.groups import GroupsConfig
 from tidelog.config.log import UNIT_MS, LogConfig
@@ -39,6 +40,7 @@ class BrokerConfig:
     log: LogConfig
     replication: ReplicationConfig
     groups: GroupsConfig
+    consumer_groups: ConsumerGroupsConfig
     transactions: TransactionsConfig
     topic_defaults: TopicConfig
     static: Mapping[str, str]
@@ -89,6 +91,7 @@ _PARTS: Mapping[str, type] = {
     "log": LogConfig,
     "replication": ReplicationConfig,
     "groups": GroupsConfig,
+    "consumer_groups": ConsumerGroupsConfig,
     "transactions": TransactionsConfig,
 }
 
@@ -114,6 +117,7 @@ def _build(
         log=log,
         replication=replication,
         groups=load(GroupsConfig, effective),
+        consumer_groups=load(ConsumerGroupsConfig, effective),
         transactions=load(TransactionsConfig, effective),
         topic_defaults=_topic_defaults(log, replication),
         static=dict(static),

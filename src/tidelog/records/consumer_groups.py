@@ -13,6 +13,8 @@ from typing import Final
 
 from tidelog.base.ids import TopicIdPartition
 
+FIRST_EPOCH: Final = 1
+"""Of a group that nobody has written down yet."""
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
 LEAVING_STATIC_EPOCH: Final = -2
@@ -29,13 +31,13 @@ NOTHING_OWNED: Final[OwnedPartitions] = MappingProxyType({})
 class MemberState(IntEnum):
     """How far a member is with its assignment, numbered as in the log."""
 
-    STABLE = 1
-    UNREVOKED_PARTITIONS = 2
-    UNRELEASED_PARTITIONS = 3
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class ClassicMembership:
+class ClassicIdentity:
     """What is known of a member that speaks the classic protocol."""
 
     session_timeout_ms: int
@@ -55,7 +57,7 @@ class Subscription:
     expression: str = ""
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
-    classic: ClassicMembership | None = None
+    classic: ClassicIdentity | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,10 @@ class GroupEpochRecord:
     epoch: int | None
     metadata_hash: int = 0
 
+    @property
+    def is_tombstone(self) -> bool:
+        return self.epoch is None
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadataRecord:
@@ -93,6 +99,10 @@ class PartitionMetadataRecord:
 
     group_id: str
     is_there: bool = False
+
+    @property
+    def is_tombstone(self) -> bool:
+        return not self.is_there
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +113,10 @@ class MemberRecord:
     member_id: str
     subscription: Subscription | None
 
+    @property
+    def is_tombstone(self) -> bool:
+        return self.subscription is None
+
 
 @dataclass(frozen=True, slots=True)
 class TargetEpochRecord:
@@ -111,6 +125,10 @@ class TargetEpochRecord:
     group_id: str
     epoch: int | None
     time_ms: int = 0
+
+    @property
+    def is_tombstone(self) -> bool:
+        return self.epoch is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +139,10 @@ class TargetRecord:
     member_id: str
     partitions: Partitions | None
 
+    @property
+    def is_tombstone(self) -> bool:
+        return self.partitions is None
+
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignmentRecord:
@@ -130,6 +152,10 @@ class CurrentAssignmentRecord:
     member_id: str
     current: CurrentAssignment | None
 
+    @property
+    def is_tombstone(self) -> bool:
+        return self.current is None
+
 
 @dataclass(frozen=True, slots=True)
 class ExpressionRecord:
@@ -138,6 +164,10 @@ class ExpressionRecord:
     group_id: str
     expression: str
     resolved: ResolvedExpression | None
+
+    @property
+    def is_tombstone(self) -> bool:
+        return self.resolved is None
 
 
 ConsumerGroupRecord = (

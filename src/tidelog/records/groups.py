@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.base.ids import NO_TIMESTAMP, NO_TOPIC_ID, TopicId, TopicPartition
+from tidelog.records.consumer_groups import ConsumerGroupRecord
 
 NO_EPOCH = -1
 
@@ -75,4 +76,4 @@ class GroupMetadataRecord:
     value: GroupMetadata | None
 
 
-GroupRecord = OffsetCommitRecord | GroupMetadataRecord
+GroupRecord = OffsetCommitRecord | GroupMetadataRecord | ConsumerGroupRecord

@@ -24,6 +24,10 @@ from tidelog.records.groups import (
     MemberMetadata,
     OffsetCommitRecord,
 )
+from tidelog.wire.consumer_group_records import (
+    CONSUMER_GROUP_DECODERS,
+    encode_consumer_group_record,
+)
 from tidelog.wire.primitives import (
     Reader,
     classic_nullable_string,
@@ -71,6 +75,8 @@ def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
         case GroupMetadataRecord(group_id, group):
             key = _INT16.pack(GROUP_METADATA_KEY) + classic_string(group_id)
             return key, None if group is None else _encode_group(group)
+        case _:
+            return encode_consumer_group_record(record)
 
 
 def decode_group_record(key: bytes, value: bytes | None) -> GroupRecord | None:
@@ -200,4 +206,5 @@ def _decode_value(value: bytes, decode: Callable[[Reader, int], V], newest: int)
 _DECODERS: Final[Mapping[int, Callable[[Reader, bytes | None], GroupRecord]]] = {
     **dict.fromkeys(OFFSET_COMMIT_KEYS, _decode_offset_record),
     GROUP_METADATA_KEY: _decode_group_record,
+    **CONSUMER_GROUP_DECODERS,
 }

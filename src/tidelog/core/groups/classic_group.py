@@ -6,7 +6,7 @@ How members come, agree and leave is in `classic_membership.py`.
 from typing import Final
 
 from tidelog.base.errors import ErrorCode, RequestRefused
-from tidelog.base.ids import NO_TIMESTAMP
+from tidelog.base.ids import NO_TIMESTAMP, TopicIdPartition
 from tidelog.core.groups.classic_membership import ClassicMembership, ClassicState
 from tidelog.core.groups.group import AgeBase, Committer, GroupListing, GroupType
 from tidelog.core.groups.requests import ClassicDescription, DescribedMember
@@ -62,6 +62,10 @@ class ClassicGroup(ClassicMembership):
             raise RequestRefused(ErrorCode.UNKNOWN_MEMBER_ID)
         if not is_transactional and self._state is ClassicState.COMPLETING_REBALANCE:
             raise RequestRefused(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def commit_error(self, committer: Committer, partition: TopicIdPartition) -> ErrorCode:
+        """Members of a generation may commit whatever they like."""
+        return ErrorCode.NONE
 
     def on_committed(self, committer: Committer) -> None:
         member = self.members.find(committer.member_id)

@@ -559,6 +559,21 @@ class ClassicMembership:
         self._context.timers.cancel(self._timer(Timer.SYNC))
         self._state = ClassicState.DEAD
 
+    def on_upgraded(self) -> None:
+        """Its members are in a group of the consumer protocol now; who waits is to join that."""
+        for member in self.members:
+            again = ErrorCode.REBALANCE_IN_PROGRESS
+            self._answer_join(member, JoinAnswer(again, member.member_id))
+            self._answer_sync(member, SyncAnswer(again))
+        self.on_removed()
+
+    def on_downgraded(self) -> None:
+        """It was a group of the consumer protocol until now: its members have to agree anew."""
+        self._write()
+        for member in self.members:
+            self._expect_heartbeat(member)
+        self._prepare_rebalance()
+
     def _topics_of_members(self) -> frozenset[str] | None:
         if not self.members:
             return frozenset()

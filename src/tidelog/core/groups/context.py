@@ -7,9 +7,11 @@ shard takes out what came together (`take_effects`).
 from enum import Enum
 from typing import NamedTuple
 
+from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.config.groups import GroupsConfig
 from tidelog.core.coordinators import Effect, Effects, Reply, Token, Transactional, Write
 from tidelog.core.deadlines import Deadlines
+from tidelog.core.groups.topics import NO_TOPICS, Topics
 
 
 class Timer(Enum):
@@ -33,10 +35,27 @@ class TimerName(NamedTuple):
 class GroupContext:
     """One per shard. `now_ms` is the time of the event that is being decided."""
 
-    __slots__ = ("_effects", "config", "now_ms", "record_max_bytes", "timers")
+    __slots__ = (
+        "_effects",
+        "config",
+        "consumer_config",
+        "now_ms",
+        "record_max_bytes",
+        "timers",
+        "topics",
+    )
 
-    def __init__(self, *, config: GroupsConfig, record_max_bytes: int) -> None:
+    def __init__(
+        self,
+        *,
+        config: GroupsConfig,
+        record_max_bytes: int,
+        consumer_config: ConsumerGroupsConfig | None = None,
+        topics: Topics = NO_TOPICS,
+    ) -> None:
         self.config = config
+        self.consumer_config = consumer_config or ConsumerGroupsConfig()
+        self.topics = topics
         self.record_max_bytes = record_max_bytes
         self.now_ms = 0
         self.timers: Deadlines[TimerName] = Deadlines()
@@ -54,6 +73,10 @@ class GroupContext:
     def set_timer(self, name: TimerName, delay_ms: int) -> None:
         """`name` is due in `delay_ms`, and not at any time that was set before."""
         self.timers.set(name, self.now_ms + delay_ms)
+
+    def discard_effects(self) -> None:
+        """What was decided last is refused after all, before anybody knew of it."""
+        self._effects.clear()
 
     def take_effects(self) -> Effects:
         """Everything decided since the last time."""

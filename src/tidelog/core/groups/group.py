@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from tidelog.base.errors import ErrorCode
+from tidelog.base.ids import TopicIdPartition
 from tidelog.core.groups.context import TimerName
 from tidelog.records.groups import CommittedOffset
 
@@ -61,6 +63,10 @@ class Group(Protocol):
 
     def require_commit(self, committer: Committer, *, is_transactional: bool) -> None:
         """May these offsets be committed? ILLEGAL_GENERATION, STALE_MEMBER_EPOCH and so on."""
+        ...
+
+    def commit_error(self, committer: Committer, partition: TopicIdPartition) -> ErrorCode:
+        """Whether a commit that was allowed holds for `partition` (KIP-1251)."""
         ...
 
     def on_committed(self, committer: Committer) -> None:

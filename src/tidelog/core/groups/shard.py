@@ -12,18 +12,25 @@ Rules, Kafka's:
         one go, so that a shard with many of them stays fast.
     S3  The offsets of a deleted topic are deleted. One of the same name begins without.
     S4  Deleting a group deletes its offsets too, and needs a group without members.
+    S5  A group changes its protocol with whoever joins while it is empty, and otherwise as
+        `migration.py` says. It is of one type at any time, and its offsets stay.
 """
 
 from collections.abc import Collection, Sequence
 from typing import Final
 
 from tidelog.base.errors import ErrorCode, RequestRefused
-from tidelog.base.ids import ProducerId, TopicPartition
+from tidelog.base.ids import NO_TOPIC_ID, ProducerId, TopicIdPartition, TopicPartition
+from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.config.groups import GroupsConfig
 from tidelog.core.coordinators import Effects, Token, Transactional
 from tidelog.core.groups.classic_group import ClassicGroup
+from tidelog.core.groups.consumer.classic_guests import ClassicGuests
+from tidelog.core.groups.consumer.group import ConsumerGroup
+from tidelog.core.groups.consumer.requests import ConsumerHeartbeat
 from tidelog.core.groups.context import GroupContext
 from tidelog.core.groups.group import Group
+from tidelog.core.groups.migration import can_downgrade, downgraded, upgrade_records
 from tidelog.core.groups.offsets import Offsets
 from tidelog.core.groups.requests import (
     NO_MEMBER_ID,
@@ -36,6 +43,8 @@ from tidelog.core.groups.requests import (
     PartitionCommit,
     SyncRequest,
 )
+from tidelog.core.groups.topics import NO_TOPICS, Topics
+from tidelog.records.consumer_groups import JOINING_EPOCH, ConsumerGroupRecord, GroupEpochRecord
 from tidelog.records.groups import GroupMetadataRecord, GroupRecord, OffsetCommitRecord
 
 GROUPS_PER_CLEAN_UP: Final = 200
@@ -47,8 +56,20 @@ class GroupShard:
 
     __slots__ = ("_clean_up_ms", "_context", "_groups", "_offsets", "_to_clean_up")
 
-    def __init__(self, *, config: GroupsConfig, record_max_bytes: int) -> None:
-        self._context = GroupContext(config=config, record_max_bytes=record_max_bytes)
+    def __init__(
+        self,
+        *,
+        config: GroupsConfig,
+        record_max_bytes: int,
+        consumer_config: ConsumerGroupsConfig | None = None,
+        topics: Topics = NO_TOPICS,
+    ) -> None:
+        self._context = GroupContext(
+            config=config,
+            record_max_bytes=record_max_bytes,
+            consumer_config=consumer_config,
+            topics=topics,
+        )
         self._groups: dict[str, Group] = {}
         self._offsets = Offsets()
         self._clean_up_ms: int | None = None
@@ -65,6 +86,19 @@ class GroupShard:
                 self._offsets.apply(record)
             case GroupMetadataRecord():
                 self._replay_classic(record)
+            case _:
+                self._replay_consumer(record)
+
+    def _replay_consumer(self, record: ConsumerGroupRecord) -> None:
+        """A group that only kept offsets until now is replaced: it is in no record."""
+        group = self._groups.get(record.group_id)
+        if not isinstance(group, ConsumerGroup):
+            if record.is_tombstone:
+                return
+            group = self._groups[record.group_id] = ConsumerGroup(record.group_id, self._context)
+        group.replay(record)
+        if isinstance(record, GroupEpochRecord) and record.is_tombstone:
+            del self._groups[record.group_id]
 
     def _replay_classic(self, record: GroupMetadataRecord) -> None:
         group_id = record.group_id
@@ -105,6 +139,7 @@ class GroupShard:
         self._context.now_ms = now_ms
         while (name := self._context.timers.first_due(now_ms)) is not None:
             self._groups[name.group_id].on_timer(name)
+            self._downgrade_if_classic(name.group_id)
         if self._clean_up_ms is not None and now_ms >= self._clean_up_ms:
             self._clean_up()
         return self._context.take_effects()
@@ -154,12 +189,13 @@ class GroupShard:
         if not shortest_ms <= request.session_timeout_ms <= longest_ms:
             raise RequestRefused(ErrorCode.INVALID_SESSION_TIMEOUT)
         group = self._groups.get(request.group_id)
-        if group is None:
-            self._join_new_group(request, token)
-        elif isinstance(group, ClassicGroup):
+        if isinstance(group, ClassicGroup):
             group.on_join(request, token)
+        elif group is None or group.is_empty:
+            self._join_new_group(request, token)
         else:
-            raise RequestRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            self._guests(request.group_id).on_join(request, token)
+            self._downgrade_if_classic(request.group_id)
         return self._context.take_effects()
 
     def _join_new_group(self, request: JoinRequest, token: Token) -> None:
@@ -168,6 +204,7 @@ class GroupShard:
             raise RequestRefused(ErrorCode.UNKNOWN_MEMBER_ID)
         group = ClassicGroup(request.group_id, self._context)
         group.require_protocols(request)
+        self._make_way(request.group_id)
         group.write_created()
         group.on_join(request, token)
         self._groups[request.group_id] = group
@@ -175,13 +212,13 @@ class GroupShard:
     def on_sync(self, request: SyncRequest, token: Token, now_ms: int) -> Effects:
         """Replies with a SyncAnswer, maybe later."""
         self._context.now_ms = now_ms
-        self._required_classic(request.group_id).on_sync(request, token)
+        self._required_host(request.group_id).on_sync(request, token)
         return self._context.take_effects()
 
     def on_heartbeat(self, request: HeartbeatRequest, token: Token, now_ms: int) -> Effects:
         """Replies with an ErrorCode."""
         self._context.now_ms = now_ms
-        self._required_classic(request.group_id).on_heartbeat(request, token)
+        self._required_host(request.group_id).on_heartbeat(request, token)
         return self._context.take_effects()
 
     def on_leave(
@@ -189,14 +226,95 @@ class GroupShard:
     ) -> Effects:
         """Replies with one MemberLeft for each."""
         self._context.now_ms = now_ms
-        self._required_classic(group_id).on_leave(leaving, token)
+        self._required_host(group_id).on_leave(leaving, token)
+        self._downgrade_if_classic(group_id)
         return self._context.take_effects()
 
-    def _required_classic(self, group_id: str) -> ClassicGroup:
+    def _required_host(self, group_id: str) -> ClassicGroup | ClassicGuests:
+        """Who looks after the members of the classic protocol of a group."""
         group = self._groups.get(group_id)
-        if not isinstance(group, ClassicGroup):
+        if group is None or (group.is_empty and isinstance(group, ConsumerGroup)):
             raise RequestRefused(ErrorCode.UNKNOWN_MEMBER_ID)
-        return group
+        return group if isinstance(group, ClassicGroup) else self._guests(group_id)
+
+    def _guests(self, group_id: str) -> ClassicGuests:
+        group = self._groups[group_id]
+        assert isinstance(group, ConsumerGroup)
+        return ClassicGuests(group, self._context)
+
+    # Members of the consumer protocol
+
+    def on_consumer_heartbeat(
+        self, request: ConsumerHeartbeat, token: Token, now_ms: int
+    ) -> Effects:
+        """Replies with a HeartbeatAnswer."""
+        self._context.now_ms = now_ms
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            group.on_heartbeat(request, token)
+            self._downgrade_if_classic(request.group_id)
+        elif request.member_epoch == JOINING_EPOCH:
+            self._join_as_consumer(request, token)
+        else:
+            raise RequestRefused(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group."
+            )
+        return self._context.take_effects()
+
+    def _join_as_consumer(self, request: ConsumerHeartbeat, token: Token) -> None:
+        """The first member of a group, or the first of its protocol in a classic one. S5"""
+        group_id = request.group_id
+        old = self._groups.get(group_id)
+        new = ConsumerGroup(group_id, self._context)
+        records: list[ConsumerGroupRecord] = []
+        if isinstance(old, ClassicGroup) and not old.is_empty:
+            records = upgrade_records(old, self._context)
+        new.members.apply_all(records)
+        if old is not None:
+            self._context.write(*old.tombstones())
+        self._context.write(*records)
+        try:
+            new.on_heartbeat(request, token)
+        except RequestRefused:
+            self._context.discard_effects()
+            raise
+        if isinstance(old, ClassicGroup):
+            old.on_upgraded()
+        self._groups[group_id] = new
+        new.on_loaded()
+
+    def on_topics(self, topics: Topics, now_ms: int) -> Effects:
+        """Topics were created or deleted, or have more partitions than before."""
+        self._context.now_ms = now_ms
+        self._context.topics = topics
+        for group in self._groups.values():
+            if isinstance(group, ConsumerGroup):
+                group.on_topics()
+        return self._context.take_effects()
+
+    def on_consumer_describe(self, group_id: str, token: Token, now_ms: int) -> Effects:
+        """Replies with a ConsumerDescription, or None if there is no such consumer group."""
+        self._context.now_ms = now_ms
+        group = self._groups.get(group_id)
+        described = group.describe() if isinstance(group, ConsumerGroup) else None
+        self._context.reply(token, described)
+        return self._context.take_effects()
+
+    def _downgrade_if_classic(self, group_id: str) -> None:
+        """S5"""
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup) and can_downgrade(group, self._context):
+            classic = downgraded(group, self._context)
+            self._make_way(group_id)
+            self._groups[group_id] = classic
+            classic.on_downgraded()
+
+    def _make_way(self, group_id: str) -> None:
+        """Take back what a group of the consumer protocol has written, if there is one."""
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            self._context.write(*group.tombstones())
+            self._drop(group)
 
     # Offsets
 
@@ -241,7 +359,8 @@ class GroupShard:
     def _judge_all(
         self, request: CommitRequest
     ) -> tuple[list[ErrorCode], list[OffsetCommitRecord]]:
-        codes = [self._judge(commit) for commit in request.offsets]
+        group = self._groups.get(request.group_id)
+        codes = [self._judge(group, request, commit) for commit in request.offsets]
         records = [
             OffsetCommitRecord(request.group_id, commit.partition, commit.value)
             for commit, code in zip(request.offsets, codes, strict=True)
@@ -251,10 +370,17 @@ class GroupShard:
             self._get_or_create(request.group_id)  # S1
         return codes, records
 
-    def _judge(self, commit: PartitionCommit) -> ErrorCode:
+    def _judge(
+        self, group: Group | None, request: CommitRequest, commit: PartitionCommit
+    ) -> ErrorCode:
         if len(commit.value.metadata) > self._context.config.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        return ErrorCode.NONE
+        if group is None:
+            return ErrorCode.NONE
+        topic, number = commit.partition
+        facts = self._context.topics.by_name.get(topic)
+        topic_id = NO_TOPIC_ID if facts is None else facts.topic_id
+        return group.commit_error(request.committer, TopicIdPartition(topic_id, number))
 
     def on_fetch(self, request: FetchRequest, token: Token, now_ms: int) -> Effects:
         """Replies with one FetchedOffset for each partition."""

@@ -25,7 +25,12 @@ from tidelog.core.groups.requests import (
     SyncRequest,
 )
 from tidelog.core.groups.shard import GroupShard
-from tidelog.records.groups import CommittedOffset, GroupRecord, OffsetCommitRecord
+from tidelog.records.groups import (
+    CommittedOffset,
+    GroupMetadataRecord,
+    GroupRecord,
+    OffsetCommitRecord,
+)
 
 CONFIG = GroupsConfig(
     group_initial_rebalance_delay_ms=0,
@@ -307,7 +312,7 @@ class Hosted:
         return [
             record.partition if isinstance(record, OffsetCommitRecord) else record.group_id
             for record, _ in self.written
-            if record.value is None
+            if isinstance(record, OffsetCommitRecord | GroupMetadataRecord) and record.value is None
         ]
 
 

@@ -1,0 +1,554 @@
+"""One group of the consumer protocol (KIP-848): the coordinator assigns, members obey.
+
+A group's life is counted in epochs, each of which only grows:
+
+    group epoch          what the group is made of: its members, what they subscribe to, the topics
+       │ assign          (not more often than group.consumer.assignment.interval.ms)
+       ▼
+    assignment epoch     what everybody shall have: the target
+       │ reconcile       (`reconciliation.py`)
+       ▼
+    member epochs        what each member has
+
+There are no rounds in which everybody has to take part. Each heartbeat of a member is answered with
+what that member has to know, and moves its part of the group on.
+
+Rules:
+
+    H1  A member that does not know its epoch knows nothing: FENCED_MEMBER_EPOCH. It may be one
+        behind, if it has nothing that it should not have: the last answer may have been lost.
+    H2  A static member's place is kept for the next of its instance, once it has said that it
+        goes (epoch -2). Until then nobody else takes it: UNRELEASED_INSTANCE_ID.
+    H3  Who is silent for its session, or does not give back in its time to rebalance, is not a
+        member any more.
+    H4  The group epoch moves when somebody joins, leaves or subscribes to something else, and when
+        a subscribed topic is created, deleted or gets partitions.
+    H5  A member that is told what it has is told all of it; one that has missed nothing is not.
+
+Members that speak the classic protocol may be in the group as well, see `classic_members.py`.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Final
+
+from tidelog.base.errors import ErrorCode, RequestRefused
+from tidelog.base.ids import TopicIdPartition
+from tidelog.config.consumer_groups import ConsumerGroupsConfig
+from tidelog.core.coordinators import Token
+from tidelog.core.groups.consumer import expressions
+from tidelog.core.groups.consumer.assignors import ASSIGNORS
+from tidelog.core.groups.consumer.members import ConsumerMember, ConsumerMembers
+from tidelog.core.groups.consumer.patterns import Pattern
+from tidelog.core.groups.consumer.reconciliation import Target, reconcile
+from tidelog.core.groups.consumer.removal import group_tombstones, member_tombstones
+from tidelog.core.groups.consumer.requests import (
+    ConsumerDescription,
+    ConsumerHeartbeat,
+    DescribedConsumer,
+    HeartbeatAnswer,
+)
+from tidelog.core.groups.context import GroupContext, Timer, TimerName
+from tidelog.core.groups.group import AgeBase, Committer, GroupListing, GroupType
+from tidelog.core.groups.requests import CONSUMER_PROTOCOL_TYPE
+from tidelog.records.consumer_groups import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    LEAVING_STATIC_EPOCH,
+    NOTHING_OWNED,
+    ConsumerGroupRecord,
+    CurrentAssignmentRecord,
+    ExpressionRecord,
+    GroupEpochRecord,
+    MemberRecord,
+    MemberState,
+    PartitionMetadataRecord,
+    Partitions,
+    Subscription,
+    TargetEpochRecord,
+    TargetRecord,
+)
+
+METADATA_REFRESH_MS: Final = 180_000
+PARTITIONS_MAX: Final = 32_000
+"""Of one member; whoever reads records takes 100,000 elements in one."""
+TARGET_BYTES_PER_PARTITION: Final = 20
+"""More than any record about an assignment takes for one partition."""
+
+_MEMBER_TIMERS: Final = (Timer.SESSION, Timer.REVOCATION, Timer.JOIN, Timer.SYNC)
+
+
+class ConsumerGroup:
+    """One group. Everything it knows but timers is in its records (W1)."""
+
+    __slots__ = ("_context", "_decided", "_group_id", "_refresh_at_ms", "members")
+
+    group_type = GroupType.CONSUMER
+
+    def __init__(self, group_id: str, context: GroupContext) -> None:
+        self.members = ConsumerMembers()
+        self._group_id = group_id
+        self._context = context
+        self._decided: list[ConsumerGroupRecord] = []
+        self._refresh_at_ms = 0
+
+    @property
+    def group_id(self) -> str:
+        return self._group_id
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members.by_id
+
+    @property
+    def state(self) -> str:
+        members = self.members
+        if not members.by_id:
+            return "Empty"
+        if members.epoch > members.target_epoch:
+            return "Assigning"
+        epoch = members.target_epoch
+        is_stable = all(member.is_reconciled_to(epoch) for member in members.by_id.values())
+        return "Stable" if is_stable else "Reconciling"
+
+    @property
+    def config(self) -> ConsumerGroupsConfig:
+        return self._context.consumer_config
+
+    def replay(self, record: ConsumerGroupRecord) -> None:
+        self.members.apply(record)
+
+    # Members of the consumer protocol
+
+    def on_heartbeat(self, request: ConsumerHeartbeat, token: Token) -> None:
+        """Replies with a HeartbeatAnswer."""
+        if request.member_epoch in {LEAVING_EPOCH, LEAVING_STATIC_EPOCH}:
+            self._on_leaving(request, token)
+            return
+        before, leaver = self._entering(request)
+        subscription = _updated(before.subscription, request)
+        self.require_subscription(before.subscription, subscription)
+        member = self.enter(request.member_id, subscription, request.owned, leaver)
+        self.start_session(member, self.config.group_consumer_session_timeout_ms)
+        is_told = request.member_epoch == JOINING_EPOCH or request.is_full
+        if before.current.assigned.keys() != member.current.assigned.keys():
+            is_told = True
+        answer = HeartbeatAnswer(
+            member.member_id,
+            member.epoch,
+            self.config.group_consumer_heartbeat_interval_ms,
+            frozenset(member.current.assigned) if is_told else None,
+        )
+        self._context.reply(token, answer)
+
+    def _entering(self, request: ConsumerHeartbeat) -> tuple[ConsumerMember, ConsumerMember | None]:
+        """The member as it was, and the one whose place it takes. H1, H2"""
+        is_joining = request.member_epoch == JOINING_EPOCH
+        if is_joining:
+            self.require_room(request.member_id)
+        if request.instance_id is not None:
+            return self._entering_static(request, is_joining=is_joining)
+        member = self.members.by_id.get(request.member_id)
+        if member is None and is_joining:
+            return ConsumerMember(request.member_id), None
+        member = member or self.unknown_member(request.member_id)
+        _require_epoch(member, request)
+        return member, None
+
+    def _entering_static(
+        self, request: ConsumerHeartbeat, *, is_joining: bool
+    ) -> tuple[ConsumerMember, ConsumerMember | None]:
+        member = self.members.static(request.instance_id)
+        if not is_joining:
+            known = self.require_static(request.instance_id, request.member_id)
+            _require_epoch(known, request)
+            return known, None
+        if member is None:
+            return self.members.by_id.get(
+                request.member_id, ConsumerMember(request.member_id)
+            ), None
+        is_released = member.is_classic or member.epoch == LEAVING_STATIC_EPOCH
+        if not is_released:
+            raise RequestRefused(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {request.member_id} with instance id {request.instance_id} cannot "
+                f"join the group because the instance id is owned by {member.member_id} member.",
+            )
+        return member, member
+
+    def _on_leaving(self, request: ConsumerHeartbeat, token: Token) -> None:
+        if request.instance_id is None:
+            member = self.members.by_id.get(request.member_id)
+            member = member or self.unknown_member(request.member_id)
+        else:
+            member = self.require_static(request.instance_id, request.member_id)
+        if request.member_epoch == LEAVING_STATIC_EPOCH:
+            self._release(member)
+        else:
+            self.remove((member,))
+        self._context.reply(token, HeartbeatAnswer(request.member_id, request.member_epoch))
+
+    def _release(self, member: ConsumerMember) -> None:
+        """Keep the place of a static member for the next of its instance. H2"""
+        released = replace(
+            member.current,
+            epoch=LEAVING_STATIC_EPOCH,
+            assigned=dict.fromkeys(member.current.assigned, JOINING_EPOCH),
+            revoking=NOTHING_OWNED,
+        )
+        self._decide(CurrentAssignmentRecord(self._group_id, member.member_id, released))
+        self._context.timers.cancel(self._timer(Timer.REVOCATION, member.member_id))
+        self._write()
+
+    # What is asked of members of either protocol
+
+    def require_room(self, member_id: str) -> None:
+        most = self.config.group_consumer_max_size
+        if len(self.members.by_id) >= most and member_id not in self.members.by_id:
+            raise RequestRefused(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {most} members.",
+            )
+
+    def require_static(self, instance_id: str | None, member_id: str) -> ConsumerMember:
+        """The member with that instance id, if `member_id` is the one it goes by now."""
+        member = self.members.static(instance_id)
+        if member is None:
+            raise RequestRefused(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown."
+            )
+        if member.member_id != member_id:
+            raise RequestRefused(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member "
+                f"{member.member_id}.",
+            )
+        return member
+
+    def require_subscription(self, before: Subscription, after: Subscription) -> None:
+        """Can what a member wants be matched, and be written down?"""
+        size_bytes = sum(len(topic) + 4 for topic in after.topics) + len(after.expression) * 4
+        if after.classic is not None:
+            size_bytes += sum(len(metadata) + 64 for _, metadata in after.classic.protocols)
+        if size_bytes > self._context.record_max_bytes // 2:
+            raise RequestRefused(ErrorCode.INVALID_REQUEST, "The subscription is too large.")
+        if after.expression and after.expression != before.expression:
+            Pattern(after.expression)
+
+    def unknown_member(self, member_id: str) -> ConsumerMember:
+        raise RequestRefused(
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            f"Member {member_id} is not a member of group {self._group_id}.",
+        )
+
+    def enter(
+        self,
+        member_id: str,
+        subscription: Subscription,
+        owned: Partitions | None,
+        leaver: ConsumerMember | None,
+    ) -> ConsumerMember:
+        """Take a member in, or note that it is alive; then move the group and the member on.
+
+        Whatever can be refused has been by now: from here on things change.
+        """
+        if leaver is not None and leaver.member_id != member_id:
+            self._take_place_of(leaver, member_id)
+        before = self.members.by_id.get(member_id)
+        known = before.subscription if before is not None else Subscription()
+        if before is None or known != subscription:
+            self._decide(MemberRecord(self._group_id, member_id, subscription))
+        is_new = known.topics != subscription.topics or known.expression != subscription.expression
+        self._forget_expressions()
+        self._refresh(is_changed=is_new)
+        self._assign()
+        self._reconcile(member_id, owned, has_new_subscription=is_new)
+        self._write()
+        return self.members.by_id[member_id]
+
+    def _take_place_of(self, leaver: ConsumerMember, member_id: str) -> None:
+        """A static member is back under another id. It gets what its instance had."""
+        current = replace(leaver.current, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
+        target = self.members.target(leaver.member_id)
+        self._cancel_timers(leaver.member_id)
+        self._decide(
+            *member_tombstones(self._group_id, leaver.member_id),
+            MemberRecord(self._group_id, member_id, leaver.subscription),
+            TargetRecord(self._group_id, member_id, target),
+            CurrentAssignmentRecord(self._group_id, member_id, current),
+        )
+
+    def start_session(self, member: ConsumerMember, timeout_ms: int) -> None:
+        self._context.set_timer(self._timer(Timer.SESSION, member.member_id), timeout_ms)
+
+    def remove(self, leaving: Collection[ConsumerMember]) -> None:
+        """They are members no more, and what they had is free. H4"""
+        if not leaving:
+            return
+        for member in leaving:
+            self._decide(*member_tombstones(self._group_id, member.member_id))
+            self._cancel_timers(member.member_id)
+        self._forget_expressions()
+        self._bump()
+        self._write()
+
+    # The group as a whole
+
+    def on_topics(self) -> None:
+        """Topics have changed: the next heartbeat looks whether they are ours. H4"""
+        self._refresh_at_ms = 0
+
+    def may_assign(self) -> bool:
+        """Whether enough time has passed since the last assignment."""
+        since_ms = self._context.now_ms - self.members.target_time_ms
+        interval_ms = self.config.group_consumer_assignment_interval_ms
+        return self.members.target_time_ms == 0 or not 0 <= since_ms < interval_ms
+
+    def assignor(self) -> str:
+        """What most members ask for; the broker's first if none asks."""
+        offered = self.config.group_consumer_assignors
+        votes = Counter(
+            member.subscription.assignor
+            for member in self.members.by_id.values()
+            if member.subscription.assignor in offered
+        )
+        return min(votes, key=lambda name: (-votes[name], name or ""), default=None) or offered[0]
+
+    def _refresh(self, *, is_changed: bool) -> None:
+        """Look at topics and expressions, if it is time to, and begin a new epoch if need be. H4"""
+        is_changed |= self._resolve()
+        if not is_changed and self._context.now_ms < self._refresh_at_ms:
+            return
+        digest = self._context.topics.digest(self.members.all_topics())
+        if is_changed or digest != self.members.metadata_hash:
+            self._bump()
+        if self.members.has_partition_metadata:
+            self._decide(PartitionMetadataRecord(self._group_id))
+        self._refresh_at_ms = self._context.now_ms + METADATA_REFRESH_MS
+
+    def _bump(self) -> None:
+        digest = self._context.topics.digest(self.members.all_topics())
+        self._decide(GroupEpochRecord(self._group_id, self.members.epoch + 1, digest))
+
+    def _resolve(self) -> bool:
+        """Whether an expression stands for other topics than before."""
+        due = expressions.due(
+            self.members,
+            self._context.topics,
+            now_ms=self._context.now_ms,
+            refresh_interval_ms=self.config.group_consumer_regex_refresh_interval_ms,
+        )
+        topics_before = self.members.all_topics()
+        found = expressions.resolve(due, self._context.topics, self._context.now_ms)
+        for expression, resolved in found.items():
+            self._decide(ExpressionRecord(self._group_id, expression, resolved))
+        return self.members.all_topics() != topics_before
+
+    def _forget_expressions(self) -> None:
+        for expression in self.members.expressions.keys() - self.members.subscriber_counts.keys():
+            self._decide(ExpressionRecord(self._group_id, expression, None))
+
+    def _assign(self) -> None:
+        """Decide what everybody shall have, if that is older than the group is."""
+        members, topics = self.members, self._context.topics
+        if members.epoch <= members.target_epoch or not self.may_assign():
+            return
+        subscriptions = {
+            member_id: topics.ids(members.topics_of(member))
+            for member_id, member in members.by_id.items()
+        }
+        counts = topics.counts(topics.ids(members.all_topics()))
+        targets = ASSIGNORS[self.assignor()](subscriptions, counts, members.targets)
+        room = self._context.record_max_bytes // TARGET_BYTES_PER_PARTITION
+        if max(map(len, targets.values()), default=0) > min(room, PARTITIONS_MAX):
+            return
+        for member_id, partitions in targets.items():
+            if members.targets.get(member_id) != partitions:
+                self._decide(TargetRecord(self._group_id, member_id, partitions))
+        self._decide(TargetEpochRecord(self._group_id, members.epoch, self._context.now_ms))
+
+    def _reconcile(
+        self, member_id: str, owned: Partitions | None, *, has_new_subscription: bool
+    ) -> None:
+        members = self.members
+        member = members.by_id[member_id]
+        if not has_new_subscription and member.is_reconciled_to(members.target_epoch):
+            return
+        target = Target(
+            epoch=members.target_epoch,
+            partitions=members.target(member_id),
+            topics=self._context.topics.ids(members.topics_of(member)),
+            is_free=lambda partition: members.owner(partition) is None,
+            owned=owned,
+        )
+        current = reconcile(member.current, target, has_new_subscription=has_new_subscription)
+        if current == member.current:
+            return
+        self._decide(CurrentAssignmentRecord(self._group_id, member_id, current))
+        self._time_revocation(members.by_id[member_id])
+
+    def _time_revocation(self, member: ConsumerMember) -> None:
+        """H3. Members of the classic protocol are timed otherwise."""
+        name = self._timer(Timer.REVOCATION, member.member_id)
+        is_revoking = member.current.state is MemberState.UNREVOKED_PARTITIONS
+        if is_revoking and not member.is_classic:
+            self._context.set_timer(name, member.subscription.rebalance_timeout_ms)
+        else:
+            self._context.timers.cancel(name)
+
+    def _decide(self, *records: ConsumerGroupRecord) -> None:
+        self.members.apply_all(records)
+        self._decided += records
+
+    def _write(self) -> None:
+        self._context.write(*self._decided)
+        self._decided.clear()
+
+    def _timer(self, timer: Timer, member_id: str) -> TimerName:
+        return TimerName(self._group_id, timer, member_id)
+
+    def _cancel_timers(self, member_id: str) -> None:
+        for timer in _MEMBER_TIMERS:
+            self._context.timers.cancel(self._timer(timer, member_id))
+
+    # What a shard asks of any group
+
+    def on_timer(self, name: TimerName) -> None:
+        """H3, whichever timer it is."""
+        self.remove((self.members.by_id[name.member_id],))
+
+    def on_loaded(self) -> None:
+        for member in self.members.by_id.values():
+            classic = member.subscription.classic
+            timeout_ms = self.config.group_consumer_session_timeout_ms
+            self.start_session(member, classic.session_timeout_ms if classic else timeout_ms)
+            self._time_revocation(member)
+
+    def on_removed(self) -> None:
+        for member_id in self.members.by_id:
+            self._cancel_timers(member_id)
+
+    def tombstones(self) -> tuple[ConsumerGroupRecord, ...]:
+        return tuple(group_tombstones(self._group_id, self.members))
+
+    def listing(self) -> GroupListing:
+        return GroupListing(self._group_id, CONSUMER_PROTOCOL_TYPE, self.state, GroupType.CONSUMER)
+
+    def describe(self) -> ConsumerDescription:
+        members = tuple(
+            DescribedConsumer(member, self.members.target(member_id))
+            for member_id, member in self.members.by_id.items()
+        )
+        return ConsumerDescription(
+            self._group_id,
+            self.state,
+            self.members.epoch,
+            self.members.target_epoch,
+            self.assignor(),
+            members,
+        )
+
+    def is_subscribed(self, topic: str) -> bool:
+        return topic in self.members.all_topics()
+
+    def offset_age_base(self) -> AgeBase | None:
+        return lambda value: value.commit_timestamp_ms
+
+    def require_deletion(self) -> None:
+        if not self.is_empty:
+            raise RequestRefused(ErrorCode.NON_EMPTY_GROUP)
+
+    def require_offset_deletion(self) -> None:
+        """Whether a topic is subscribed to is asked by topic."""
+
+    def require_commit(self, committer: Committer, *, is_transactional: bool) -> None:
+        """Who commits must be a member, and not claim an epoch that it has not had yet."""
+        epoch = committer.generation_or_member_epoch
+        if epoch < 0 and self.is_empty:
+            return
+        if is_transactional and _is_nobody(committer):
+            return
+        member = self.members.by_id.get(committer.member_id)
+        member = member or self.unknown_member(committer.member_id)
+        if epoch > member.epoch:
+            raise _stale(member, epoch)
+
+    def commit_error(self, committer: Committer, partition: TopicIdPartition) -> ErrorCode:
+        """Whether an allowed commit holds for `partition`.
+
+        An older epoch will do if the member has had the partition since then (KIP-1251): its
+        commit may have been on its way when the epoch moved.
+        """
+        member = self.members.by_id.get(committer.member_id)
+        epoch = committer.generation_or_member_epoch
+        if member is None or epoch == member.epoch:
+            return ErrorCode.NONE
+        given = member.current.assigned.get(partition, member.current.revoking.get(partition))
+        is_stale = given is None or epoch < given
+        return _stale(member, epoch).code if is_stale else ErrorCode.NONE
+
+    def on_committed(self, committer: Committer) -> None:
+        """Heartbeats alone are signs of life here."""
+
+    def require_fetch(self, committer: Committer) -> None:
+        epoch = committer.generation_or_member_epoch
+        if not committer.member_id and epoch < 0:
+            return
+        member = self.members.by_id.get(committer.member_id)
+        member = member or self.unknown_member(committer.member_id)
+        if epoch != member.epoch:
+            raise _stale(member, epoch)
+
+
+def _updated(before: Subscription, request: ConsumerHeartbeat) -> Subscription:
+    """What a member says, over what it said before."""
+    timeout_ms = request.rebalance_timeout_ms
+    return Subscription(
+        instance_id=before.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        topics=before.topics if request.topics is None else request.topics,
+        expression=before.expression if request.expression is None else request.expression,
+        rebalance_timeout_ms=before.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        assignor=before.assignor if request.assignor is None else request.assignor,
+    )
+
+
+def _require_epoch(member: ConsumerMember, request: ConsumerHeartbeat) -> None:
+    """H1. Who joins anew claims nothing."""
+    epoch = request.member_epoch
+    if epoch in {JOINING_EPOCH, member.epoch}:
+        return
+    has_missed_one = epoch < member.epoch and epoch == member.current.previous_epoch
+    owned = request.owned
+    if has_missed_one and owned is not None and owned <= member.current.assigned.keys():
+        return
+    compared = "greater" if epoch > member.epoch else "smaller"
+    raise RequestRefused(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {compared} member epoch ({epoch}) than the one known by "
+        f"the group coordinator ({member.epoch}). The member must abandon all its partitions and "
+        "rejoin.",
+    )
+
+
+def _is_nobody(committer: Committer) -> bool:
+    """An old transactional producer, which does not say for which member it commits."""
+    has_no_name = not committer.member_id and committer.group_instance_id is None
+    return has_no_name and committer.generation_or_member_epoch == -1
+
+
+def _stale(member: ConsumerMember, epoch: int) -> RequestRefused:
+    if member.is_classic:
+        return RequestRefused(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"The received generation id {epoch} does not match the expected member epoch "
+            f"{member.epoch}.",
+        )
+    return RequestRefused(
+        ErrorCode.STALE_MEMBER_EPOCH,
+        f"The received member epoch {epoch} does not match the expected member epoch "
+        f"{member.epoch}.",
+    )

@@ -1,0 +1,60 @@
+"""What is asked of a group of the consumer protocol, and what it answers, in any version."""
+
+from dataclasses import dataclass
+
+from tidelog.core.groups.consumer.members import ConsumerMember
+from tidelog.records.consumer_groups import Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHeartbeat:
+    """A member is alive; it joins or leaves. What is None has not changed since it last said it."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topics: frozenset[str] | None = None
+    expression: str | None = None
+    assignor: str | None = None
+    owned: Partitions | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+    @property
+    def is_full(self) -> bool:
+        """It says all there is: it may have missed an answer."""
+        has_topics = self.topics is not None or self.expression is not None
+        return self.rebalance_timeout_ms != -1 and has_topics and self.owned is not None
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswer:
+    """`assigned` is None if the member knows already."""
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int = 0
+    assigned: Partitions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedConsumer:
+    """A member as ConsumerGroupDescribe shows it."""
+
+    member: ConsumerMember
+    target: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerDescription:
+    """A group as ConsumerGroupDescribe shows it."""
+
+    group_id: str
+    state: str
+    epoch: int
+    assignment_epoch: int
+    assignor: str
+    members: tuple[DescribedConsumer, ...]

@@ -1,0 +1,175 @@
+"""A group changes its protocol while it has members (KIP-848, `group.consumer.migration.policy`).
+
+classic ──── the first member of the consumer protocol joins ───▶ consumer
+        ◀─── the last member of the consumer protocol is gone ───
+
+V1  Everybody stays a member, with what it had last. A member of a classic group that waited for
+    a rebalance is told that there is another, and joins again.
+V2  Generations and epochs are one count: nobody is told a smaller number than before.
+V3  A classic group can only be upgraded if its members are consumers whose subscriptions and
+    assignments are understood, and none of its assignors keeps data in assignments: nobody
+    would understand those afterwards. Otherwise it stays as it is: GROUP_ID_NOT_FOUND.
+"""
+
+from collections.abc import Iterator
+
+from tidelog.base.errors import ErrorCode, RequestRefused
+from tidelog.core.groups.classic_group import ClassicGroup
+from tidelog.core.groups.classic_members import ClassicMember
+from tidelog.core.groups.consumer.classic_guests import to_ids, to_names
+from tidelog.core.groups.consumer.group import ConsumerGroup
+from tidelog.core.groups.consumer.members import ConsumerMember
+from tidelog.core.groups.context import GroupContext
+from tidelog.core.groups.requests import CONSUMER_PROTOCOL_TYPE, JoinProtocol
+from tidelog.records.consumer_groups import (
+    ClassicIdentity,
+    ConsumerGroupRecord,
+    CurrentAssignment,
+    CurrentAssignmentRecord,
+    GroupEpochRecord,
+    MemberRecord,
+    Partitions,
+    Subscription,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from tidelog.records.consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
+from tidelog.records.groups import GroupMetadata, MemberMetadata
+
+
+def upgrade_records(group: ClassicGroup, context: GroupContext) -> list[ConsumerGroupRecord]:
+    """The group as one of the consumer protocol. Raises GROUP_ID_NOT_FOUND. V3"""
+    config = context.consumer_config
+    if not config.may_upgrade:
+        raise _not_upgraded(group, "online upgrade is disabled")
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE or group.protocol_name is None:
+        raise _not_upgraded(group, "the group does not use the consumer embedded protocol")
+    if len(group.members) > config.group_consumer_max_size:
+        raise _not_upgraded(group, "the group size exceeds the consumer group maximum size")
+    return list(_upgrade_records(group, context))
+
+
+def _upgrade_records(group: ClassicGroup, context: GroupContext) -> Iterator[ConsumerGroupRecord]:
+    group_id, epoch = group.group_id, group.generation
+    subscriptions = {member.member_id: _subscription(group, member) for member in group.members}
+    for member_id, subscription in subscriptions.items():
+        yield MemberRecord(group_id, member_id, subscription)
+    topics = frozenset[str]().union(*(found.topics for found in subscriptions.values()))
+    yield GroupEpochRecord(group_id, epoch, context.topics.digest(topics))
+    assignments = _assignments(group, context)
+    for member_id, partitions in assignments.items():
+        yield TargetRecord(group_id, member_id, partitions)
+    yield TargetEpochRecord(group_id, epoch)
+    for member_id, partitions in assignments.items():
+        owned = dict.fromkeys(partitions, epoch)
+        current = CurrentAssignment(epoch=epoch, previous_epoch=epoch, assigned=owned)
+        yield CurrentAssignmentRecord(group_id, member_id, current)
+
+
+def _subscription(group: ClassicGroup, member: ClassicMember) -> Subscription:
+    assert group.protocol_name is not None
+    embedded = decode_subscription(member.metadata(group.protocol_name))
+    if embedded is None:
+        raise _not_upgraded(group, "the embedded consumer protocol is malformed")
+    return Subscription(
+        instance_id=member.group_instance_id,
+        rack_id=embedded.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=embedded.topics,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        classic=ClassicIdentity(member.session_timeout_ms, _pairs(member.protocols)),
+    )
+
+
+def _pairs(protocols: tuple[JoinProtocol, ...]) -> tuple[tuple[str, bytes], ...]:
+    return tuple((name, metadata) for name, metadata in protocols)
+
+
+def _assignments(group: ClassicGroup, context: GroupContext) -> dict[str, Partitions]:
+    """What everybody had last. If an assignor gave something to two of them, the first has it."""
+    taken: Partitions = frozenset()
+    assignments: dict[str, Partitions] = {}
+    for member in group.members:
+        embedded = decode_assignment(member.assignment)
+        if embedded is None:
+            raise _not_upgraded(group, "the embedded consumer protocol is malformed")
+        if embedded.user_data:
+            raise _not_upgraded(group, "an unsupported custom assignor is in use")
+        partitions = to_ids(embedded.partitions, context.topics) - taken
+        taken |= partitions
+        assignments[member.member_id] = partitions
+    return assignments
+
+
+def _not_upgraded(group: ClassicGroup, reason: str) -> RequestRefused:
+    return RequestRefused(
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"Cannot upgrade classic group {group.group_id} to consumer group because {reason}.",
+    )
+
+
+def can_downgrade(group: ConsumerGroup, context: GroupContext) -> bool:
+    """Only members of the classic protocol are left, and they may be among themselves."""
+    members = group.members.by_id.values()
+    return (
+        bool(members)
+        and all(member.is_classic for member in members)
+        and context.consumer_config.may_downgrade
+        and len(members) <= context.config.group_max_size
+    )
+
+
+def downgraded(group: ConsumerGroup, context: GroupContext) -> ClassicGroup:
+    """The group as a classic one, stable as far as it knows. V1, V2"""
+    members = tuple(group.members.by_id.values())
+    metadata = GroupMetadata(
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        generation=group.members.epoch,
+        protocol=_shared_protocol(members),
+        leader=members[0].member_id,
+        current_state_timestamp_ms=context.now_ms,
+        members=tuple(_metadata(member, members, context) for member in members),
+    )
+    classic = ClassicGroup.from_record(group.group_id, metadata, context)
+    for member in classic.members:
+        protocols = _membership(group.members.by_id[member.member_id]).protocols
+        known = tuple(JoinProtocol(name, data) for name, data in protocols)
+        classic.members.update_protocols(member, known)
+    return classic
+
+
+def _metadata(
+    member: ConsumerMember, members: tuple[ConsumerMember, ...], context: GroupContext
+) -> MemberMetadata:
+    membership, subscription = _membership(member), member.subscription
+    metadata = dict(membership.protocols)[_shared_protocol(members)]
+    embedded = decode_subscription(metadata)
+    version = 0 if embedded is None else embedded.version
+    assigned = to_names(member.current.assigned, context.topics)
+    return MemberMetadata(
+        member_id=member.member_id,
+        group_instance_id=subscription.instance_id,
+        client_id=subscription.client_id,
+        client_host=subscription.client_host,
+        rebalance_timeout_ms=subscription.rebalance_timeout_ms,
+        session_timeout_ms=membership.session_timeout_ms,
+        subscription=metadata,
+        assignment=encode_assignment(assigned, version),
+    )
+
+
+def _shared_protocol(members: tuple[ConsumerMember, ...]) -> str:
+    """The first of the first member's that all others know; nobody got in without one."""
+    names = [name for name, _ in _membership(members[0]).protocols]
+    known = [{name for name, _ in _membership(member).protocols} for member in members]
+    return next(name for name in names if all(name in others for others in known))
+
+
+def _membership(member: ConsumerMember) -> ClassicIdentity:
+    assert member.subscription.classic is not None
+    return member.subscription.classic
