@@ -107,12 +107,12 @@ def test_the_eldest_who_came_back_leads_in_place_of_one_who_did_not() -> None:
 def test_the_protocol_is_what_everybody_knows_and_most_like_best() -> None:
     hosted = Hosted()
     tokens = [
-        hosted.join("ann", protocols=protocols("mine", "sticky", "range")),
-        hosted.join("bob", protocols=protocols("range", "sticky")),
-        hosted.join("cyd", protocols=protocols("range", "sticky")),
+        hosted.join("ann", protocols=protocols("all mine", "range", "sticky")),
+        hosted.join("bob", protocols=protocols("sticky", "range")),
+        hosted.join("cyd", protocols=protocols("sticky", "range")),
     ]
     hosted.advance(0)
-    assert {hosted.joined(token).protocol_name for token in tokens} == {"range"}
+    assert {hosted.joined(token).protocol_name for token in tokens} == {"sticky"}
 
 
 def test_a_newcomer_without_a_common_protocol_stays_out() -> None:
