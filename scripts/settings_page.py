@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from tidelog.config.broker import BROKER_SETTINGS, OWN_PREFIX
-from tidelog.config.option import LONG_MAX, Setting
+from tidelog.config.option import DOUBLE_MAX, LONG_MAX, Setting
 from tidelog.config.topic import BROKER_SYNONYMS, TOPIC_SETTINGS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
@@ -60,7 +60,7 @@ def _table(
 
 
 def _default(setting: Setting) -> str:
-    if setting.default == LONG_MAX:
+    if setting.default in (LONG_MAX, DOUBLE_MAX):
         return "no limit"
     rendered = setting.render(setting.default)
     return "" if rendered in {None, ""} else f"`{rendered}`"

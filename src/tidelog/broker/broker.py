@@ -26,6 +26,7 @@ from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.adoption import adopt
 from tidelog.broker.after_read import AfterRead
 from tidelog.broker.broker_channels import BrokerChannels, ControlledBroker
+from tidelog.broker.cleaning import Cleaner
 from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.control_requests import ControlRequests
 from tidelog.broker.controlled_brokers import LocalBroker, RemoteBroker
@@ -180,6 +181,10 @@ class Broker:
         replicas = self._replicas(log_dirs, tasks, departures)
         replicas.on_config_changed(lambda config: self.throttles.on_config(config.replication))
         self.throttles.on_image(image, changes_between(EMPTY_IMAGE, image))
+        cleaner = Cleaner(
+            config=self.config.log, partitions=self.partitions, clock=self._ports.clock
+        )
+        replicas.on_config_changed(lambda config: cleaner.on_config(config.log))
         groups = self._groups(loop, tasks)
         markers = self._markers(loop)
         transactions = self._transactions(loop, tasks, markers)
@@ -221,6 +226,7 @@ class Broker:
             subscriber(newest, changes_between(image, newest))
         jobs = [
             *self._upkeep(log_dirs, replicas).start(tasks),
+            tasks.create_task(cleaner.run()),
             tasks.create_task(self.proposals.run()),
             tasks.create_task(self.leadership.run()),
             tasks.create_task(self.log_dir_events.run()),

@@ -250,6 +250,20 @@ class LogDirRunner:
                 await self._write_changed("log starts", lambda runner: runner.log.log_start_offset)
                 self._log_starts_written = newest
 
+    def cleaner_offset(self, topic_partition: TopicPartition) -> Offset | None:
+        """Up to where the log was compacted; None if that has never been begun."""
+        return None if self.log_dir is None else self.log_dir.cleaner_offset(topic_partition)
+
+    async def write_cleaner_offsets(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Write `cleaner-offset-checkpoint`; returns once it is on disk, or the disk has failed."""
+        log_dir = self.log_dir
+        if log_dir is None or not self.is_online:
+            return
+        try:
+            await self.executor.background(_write_cleaner_offsets, log_dir, offsets)
+        except StorageError as error:
+            self.on_failure(error)
+
     async def _write_changed(self, name: str, value: Callable[[PartitionRunner], Offset]) -> None:
         log_dir = self.log_dir
         if log_dir is None or not self.is_online:
@@ -274,7 +288,7 @@ class LogDirRunner:
     def truncate(
         self, topic_partition: TopicPartition, recovery_point: Offset, work: Callable[[], None]
     ) -> "asyncio.Future[None]":
-        """Lower the checkpoint of a recovery point, then do `work`, which cuts the log there.
+        """Lower the checkpoints that are above it, then do `work`, which cuts the log there.
 
         On the background thread, so that no flush of that log is under way meanwhile.
         """
@@ -286,6 +300,7 @@ class LogDirRunner:
         def run() -> None:
             assert log_dir is not None
             log_dir.write_recovery_points(points)
+            log_dir.lower_cleaner_offset(topic_partition, recovery_point)
             work()
 
         cut = self.executor.background(run)
@@ -450,6 +465,11 @@ def _set_aside(log_dir: LogDir, partitions: Sequence[TopicPartition], why: str) 
         folder = log_dir.set_aside(topic_partition)
         logger.warning(why, extra={"partition": topic_partition, "folder": folder})
     log_dir.forget_deleted()
+
+
+def _write_cleaner_offsets(log_dir: LogDir, offsets: Mapping[TopicPartition, Offset]) -> None:
+    # Of a partition that was deleted meanwhile, nothing may be remembered.
+    log_dir.write_cleaner_offsets({one: offsets[one] for one in offsets if log_dir.has_folder(one)})
 
 
 def _forget_boot(log_dir: LogDir) -> None:

@@ -1,7 +1,7 @@
 """What a partition needs from those around it: its log directory, and whoever listens to it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -53,7 +53,15 @@ class LogDirectory(Protocol):
     def truncate(
         self, topic_partition: TopicPartition, recovery_point: Offset, work: Callable[[], None]
     ) -> "asyncio.Future[None]":
-        """Lower the checkpoint of a recovery point, then do `work`, which cuts the log there."""
+        """Lower the checkpoints that are above it, then do `work`, which cuts the log there."""
+        ...
+
+    def cleaner_offset(self, topic_partition: TopicPartition) -> Offset | None:
+        """Up to where the log was compacted; None if that has never been begun."""
+        ...
+
+    async def write_cleaner_offsets(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Write `cleaner-offset-checkpoint`; returns once it is on disk, or the disk has failed."""
         ...
 
     async def checkpoint_log_starts(self) -> None:

@@ -4,6 +4,9 @@ Appends go on while the thread decides. So what it says of the segment that was 
 later one, counts only if nothing was appended since: a record that arrived meanwhile is not old,
 and must not go with those that are. If a follower's log was cut meanwhile, or is about to be, it
 counts for nothing; there is a next round.
+
+Nor does it meet compaction, which puts other segments in the place of those that it looked at:
+either of the two leaves a log alone that the other is at work on (`is_rearranged`).
 """
 
 import asyncio
@@ -27,6 +30,7 @@ class RetainedPartition(Protocol):
     log: Log
     log_directory: LogDirectory
     is_offline: bool
+    is_rearranged: bool
 
     @property
     def high_watermark(self) -> Offset: ...
@@ -41,8 +45,16 @@ async def enforce_retention(
     partition: RetainedPartition, queue: AppendQueue, *, now_ms: int
 ) -> int:
     """Remove the segments that `retention.ms` and `retention.bytes` no longer want; how many."""
-    if partition.is_offline or queue.is_busy or partition.is_being_cut:
+    if partition.is_offline or queue.is_busy or partition.is_being_cut or partition.is_rearranged:
         return 0
+    partition.is_rearranged = True
+    try:
+        return await _remove_expired(partition, queue, now_ms=now_ms)
+    finally:
+        partition.is_rearranged = False
+
+
+async def _remove_expired(partition: RetainedPartition, queue: AppendQueue, *, now_ms: int) -> int:
     log, executor = partition.log, partition.log_directory.executor
     active, end_offset = log.segments[-1], log.log_end_offset
     truncation_count = log.truncation_count

@@ -78,6 +78,7 @@ class PartitionRunner(PartitionRoles):
         self.producers = producers
         self.log_directory = log_directory
         self.is_offline = False
+        self.is_rearranged = False
         self.has_unwritten_epoch = False
         self.deduplicator = None
         self._use(config)

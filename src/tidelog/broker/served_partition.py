@@ -81,6 +81,7 @@ class ServedPartition:
         "follower",
         "has_unwritten_epoch",
         "is_offline",
+        "is_rearranged",
         "leader",
         "log",
         "log_directory",
@@ -117,6 +118,8 @@ class ServedPartition:
     follower: FollowerRunner | None
     has_unwritten_epoch: bool
     is_offline: bool
+    is_rearranged: bool
+    """Whether retention or compaction is at work on its closed segments."""
     leader: PartitionLeader | None
     log: Log
     log_directory: LogDirectory
@@ -198,6 +201,11 @@ class ServedPartition:
     def is_being_cut(self) -> bool:
         """Whether a thread takes off the end of the log, or does something else for a follower."""
         return self.follower is not None and self.follower.is_busy
+
+    @property
+    def is_cutting(self) -> bool:
+        """Whether the end of the log is being taken off, or about to be."""
+        return self.follower is not None and self.follower.is_cutting
 
     @property
     def queue(self) -> AppendQueue:

@@ -8,7 +8,7 @@ setting that is None was not given and leaves the word to its coarser relative: 
 from dataclasses import dataclass
 
 from tidelog.base.errors import ConfigError
-from tidelog.config.option import LONG_MAX, ConfigType, option
+from tidelog.config.option import DOUBLE_MAX, LONG_MAX, ConfigType, option
 from tidelog.config.topic import DAY_MS, HOUR_MS, MINUTE_MS
 
 DEFAULT_LOG_DIR = "/tmp/tidelog-logs"
@@ -207,6 +207,42 @@ class LogConfig:
         ConfigType.LONG,
         "How long compaction rests when no log needs it.",
         minimum=0,
+        dynamic=True,
+    )
+    log_cleaner_dedupe_buffer_size: int = option(
+        "log.cleaner.dedupe.buffer.size",
+        128 * 2**20,
+        ConfigType.LONG,
+        "Memory for the keys of logs that are being compacted, all together; 24 bytes each. Keys "
+        "that do not fit are taken up by the next compaction.",
+        minimum=2**20,
+        dynamic=True,
+    )
+    log_cleaner_io_buffer_load_factor: float = option(
+        "log.cleaner.io.buffer.load.factor",
+        0.9,
+        ConfigType.DOUBLE,
+        "Share of log.cleaner.dedupe.buffer.size that keys may fill. More keys fit with a higher "
+        "one, and looking for one takes longer.",
+        minimum=0.01,
+        maximum=1,
+        dynamic=True,
+    )
+    log_cleaner_io_buffer_size: int = option(
+        "log.cleaner.io.buffer.size",
+        512 * 1024,
+        ConfigType.INT,
+        "Memory for reading and writing while logs are compacted, all together; more only where a "
+        "batch is larger.",
+        minimum=0,
+        dynamic=True,
+    )
+    log_cleaner_io_max_bytes_per_second: float = option(
+        "log.cleaner.io.max.bytes.per.second",
+        DOUBLE_MAX,
+        ConfigType.DOUBLE,
+        "Bytes that compaction may read and write in a second, on average.",
+        minimum=1,
         dynamic=True,
     )
     log_cleaner_delete_retention_ms: int = option(

@@ -13,6 +13,7 @@ This is the one place where `Any` appears: a field's type is known to its config
 """
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
@@ -26,6 +27,7 @@ C = TypeVar("C")
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+DOUBLE_MAX = sys.float_info.max
 
 
 class ConfigType(IntEnum):
@@ -95,6 +97,8 @@ class Setting:
                 return "true" if value else "false"
             case tuple():
                 return ",".join(value)
+            case float():
+                return str(value).replace("e+", "E").replace("e", "E")  # As Java writes it.
             case _:
                 return str(value)
 

@@ -9,9 +9,9 @@ truncations, the timestamp lookups, `close`. The owner keeps these apart:
                               truncating, no read of what is being cut off
     flush                     one at a time; appends, reads and a roll may go on
     remove_detached           not during a flush
-    replace                   alone: no roll, truncation, retention, read or flush of what it
-                              replaces meanwhile; `begin_replacing` on the loop makes
-                              `read_cached` leave reads to the thread that does this
+    replace                   no roll, truncation, detaching or flush of what it replaces
+                              meanwhile; reads on threads wait for it, and `begin_replacing`, on
+                              the loop, makes `read_cached` leave reads to them
     start_writing             on the loop; what it returns on a thread, at any time
     read, read_cached         any number, at any time
 
@@ -41,6 +41,7 @@ What a crash finds, in the order in which things are written:
     replace    see `replacement.py`: the old segments or the new one
 """
 
+import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -119,6 +120,7 @@ class Log(ReadableLog):
         "_is_closed",
         "_largest_timestamps",
         "_leader_epochs",
+        "_naming",
         "_roll_after_ms",
         "_segment_bytes",
         "_segment_index_bytes",
@@ -170,6 +172,8 @@ class Log(ReadableLog):
         self._leader_epochs: LeaderEpochs = ()
         self._written_leader_epochs: LeaderEpochs = ()
         self._is_closed = False
+        # Held while names are looked up or change: `replace` gives an old name to a new file.
+        self._naming = threading.RLock()
         self.truncation_count = 0
         """How often the end was taken off: what was decided about segments before is void then."""
         self._expect_writing(self._active)
@@ -402,6 +406,10 @@ class Log(ReadableLog):
 
     def _with_indexes(self, work: Callable[[], T], offset: Offset) -> T:
         """Do `work`, with indexes made again where it finds them wrong."""
+        with self._naming:
+            return self._with_good_indexes(work, offset)
+
+    def _with_good_indexes(self, work: Callable[[], T], offset: Offset) -> T:
         for _ in range(len(self.segments) + 1):
             try:
                 return work()
@@ -675,18 +683,22 @@ class Log(ReadableLog):
         then nothing has changed.
         """
         try:
-            first = self._number_of(cleaned.replaced)
-            if self._is_closed or truncation_count != self.truncation_count or first is None:
-                return None
-            renamed = cleaned.take_out_old(self.files)
-            segment = cleaned.put_in_place()
-            following = first + len(cleaned.replaced)
-            self.segments = (*self.segments[:first], segment, *self.segments[following:])  # I2
-            self._recent = [None] * RECENT_PLACES
-            self._largest_timestamps = None
-            return renamed
+            with self._naming:
+                return self._replace(cleaned, truncation_count)
         finally:
             self.is_replacing = False
+
+    def _replace(self, cleaned: CleanedSegment, truncation_count: int) -> tuple[Path, ...] | None:
+        first = self._number_of(cleaned.replaced)
+        if self._is_closed or truncation_count != self.truncation_count or first is None:
+            return None
+        renamed = cleaned.take_out_old(self.files)
+        segment = cleaned.put_in_place()
+        following = first + len(cleaned.replaced)
+        self.segments = (*self.segments[:first], segment, *self.segments[following:])  # I2
+        self._recent = [None] * RECENT_PLACES
+        self._largest_timestamps = None
+        return renamed
 
     def _number_of(self, segments: tuple[Segment, ...]) -> int | None:
         """Where in the log `segments` are; None if they are not all there, one behind another."""

@@ -8,8 +8,7 @@ wrong: bytes of a log do not move. Only a truncation and compaction make them in
 them all.
 
 While compaction puts a segment in the place of others, a name may stand for the old file or the
-new. Then nobody reads on the loop (`is_replacing`): a read goes to the thread that does this, and
-comes after it.
+new. Then nobody reads on the loop (`is_replacing`): a read goes to a thread, and waits there.
 
 Threads: see `log.py`. Remembering a place is one assignment to a list element.
 """
