@@ -41,6 +41,7 @@ from tidelog.broker.group_handlers import direct_group_handlers, group_coordinat
 from tidelog.broker.group_shards import GroupCoordinator
 from tidelog.broker.handlers.add_partitions_to_txn import AddPartitionsToTxnApi
 from tidelog.broker.handlers.api_versions import ApiVersionsHandler
+from tidelog.broker.handlers.coordinated import CoordinatedHandler
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.find_coordinator import FindCoordinatorHandler
 from tidelog.broker.handlers.inter_broker import inter_broker_handlers
@@ -48,6 +49,7 @@ from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.handlers.txn_offset_commit import TxnOffsetCommitApi
 from tidelog.broker.handlers.write_txn_markers import WriteTxnMarkersHandler
 from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.internal_topics import InternalTopics, topic_template
@@ -637,6 +639,9 @@ class Broker:
                 transactions=transactions,
             )
 
+        def is_verifying() -> bool:
+            return replicas.config.transactions.transaction_partition_verification_enable
+
         dispatcher: Dispatcher | None = None
 
         async def answer_forwarded(frame: bytes, client_host: str) -> bytes:
@@ -656,9 +661,7 @@ class Broker:
                     verifier=verifier,
                     memory=MemoryBound(_request_memory_bytes(self.config.network)),
                     clock=self._ports.clock,
-                    is_enabled=lambda: (
-                        replicas.config.transactions.transaction_partition_verification_enable
-                    ),
+                    is_enabled=is_verifying,
                 ),
                 request_tasks,
             ),
@@ -673,6 +676,13 @@ class Broker:
                 ApiKey.WRITE_TXN_MARKERS: markers,
                 ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(
                     partitions, request_tasks, large
+                ),
+                ApiKey.TXN_OFFSET_COMMIT: CoordinatedHandler(
+                    TxnOffsetCommitApi(
+                        groups, partitions, verifier, is_verifying, self._ports.clock, loop, tasks
+                    ),
+                    request_tasks,
+                    large,
                 ),
                 **direct_group_handlers(groups, partitions, request_tasks, large),
                 **direct_transaction_handlers(transactions, partitions, request_tasks, large),

@@ -150,7 +150,9 @@ class PartitionAppends(ServedPartition):
                     transaction_version=terms.transaction_version,
                 )
             elif header.is_transactional:
-                self.producers.on_coordinator_batch(header, terms.guard)
+                self.producers.on_coordinator_batch(
+                    header.producer_id, header.producer_epoch, terms.guard
+                )
         except RequestRefused as refusal:
             return self._refused(refusal)
         attempt = self._write_or_roll(batch, header, ACKS_ALL, now_ms, settle)

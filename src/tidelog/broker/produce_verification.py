@@ -92,7 +92,10 @@ class ProduceVerification:
             if runner is None or runner.leader is None:
                 continue  # It is refused by who appends.
             guard = runner.producers.begin_verification(
-                header, bumps_epoch=adds, now_ms=self.clock.now_ms()
+                *producer,
+                sequence=header.base_sequence,
+                bumps_epoch=adds,
+                now_ms=self.clock.now_ms(),
             )
             if guard is not None:
                 guards[one] = guard

@@ -16,8 +16,10 @@ from tidelog.broker.controlled_brokers import LocalBroker
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.departures import Departures
 from tidelog.broker.group_handlers import direct_group_handlers, group_coordinator
+from tidelog.broker.handlers.coordinated import CoordinatedHandler
 from tidelog.broker.handlers.find_coordinator import FindCoordinatorHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
+from tidelog.broker.handlers.txn_offset_commit import TxnOffsetCommitApi
 from tidelog.broker.handlers.write_txn_markers import WriteTxnMarkersHandler
 from tidelog.broker.internal_topics import InternalTopics, topic_template
 from tidelog.broker.producer_ids import ProducerIds
@@ -91,6 +93,19 @@ class ControlledWorld:
             loop=asyncio.get_running_loop(),
             tasks=self.world.tasks,
         )
+        self.txn_offset_commit = CoordinatedHandler(
+            TxnOffsetCommitApi(
+                self.groups,
+                served.world.partitions,
+                served.verifier,
+                lambda: served.is_verifying,
+                served.world.clock,
+                asyncio.get_running_loop(),
+                self.world.tasks,
+            ),
+            served.requests,
+            served.large,
+        )
         control = ControlRequests(runner, self.world.replicas)
         runner.use_channels(
             BrokerChannels(
@@ -128,6 +143,7 @@ async def controlled_world(
                 ApiKey.METADATA: controlled.metadata,
                 ApiKey.FIND_COORDINATOR: controlled.find_coordinator,
                 ApiKey.WRITE_TXN_MARKERS: controlled.markers,
+                ApiKey.TXN_OFFSET_COMMIT: controlled.txn_offset_commit,
                 **direct_group_handlers(
                     controlled.groups, served.world.partitions, served.requests, served.large
                 ),

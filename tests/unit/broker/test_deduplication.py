@@ -68,7 +68,13 @@ async def send(world: World, sent: bytearray, *, acks: int = 1) -> Produced:
     guard = None
     if header.is_transactional:
         producers = world.runner("t").producers
-        guard = producers.begin_verification(header, bumps_epoch=False, now_ms=NOW_MS)
+        guard = producers.begin_verification(
+            header.producer_id,
+            header.producer_epoch,
+            sequence=header.base_sequence,
+            bumps_epoch=False,
+            now_ms=NOW_MS,
+        )
     produced = Produced()
     result = world.runner("t").append(
         bytearray(sent),

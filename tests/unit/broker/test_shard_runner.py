@@ -6,11 +6,11 @@ The machine keeps one number per name. Time is virtual, the other replica is pla
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 import pytest
 
-from tests.support.batches import plain_batch, transactional_batch
+from tests.support.batches import plain_batch
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.stepped_executor import URGENT
 from tests.unit.broker.world import BROKER, OTHER, World, broker_world, replicated
@@ -22,7 +22,7 @@ from tidelog.broker.shard_runner import ShardRunner
 from tidelog.core.controller.changes import BrokerRegistered
 from tidelog.core.controller.image import BrokerImage, Endpoint, LastStop
 from tidelog.core.coordinators import Effects, Perform, Reply, Token, Transactional, Write
-from tidelog.records.batch import Codec, read_header
+from tidelog.records.batch import Codec
 from tidelog.records.control import ControlType, TransactionEnd
 
 OTHER_EPOCH = 20
@@ -412,10 +412,9 @@ async def test_what_is_not_known_is_skipped() -> None:
 
 def vouch_for_producer(one: Coordinated) -> None:
     """As its coordinator does, before anything is written in its transaction."""
-    header = read_header(
-        transactional_batch(producer=PRODUCER.producer_id, epoch=PRODUCER.producer_epoch), 0
+    one.world.runner("t").producers.begin_verification(
+        *astuple(PRODUCER), sequence=0, bumps_epoch=True, now_ms=0
     )
-    one.world.runner("t").producers.begin_verification(header, bumps_epoch=True, now_ms=0)
 
 
 def end(one: Coordinated, control_type: ControlType) -> None:

@@ -5,7 +5,6 @@ from tests.unit.broker.world import OTHER, Produced, World
 from tidelog.base.ids import Offset, ProducerEpoch, ProducerId
 from tidelog.broker.append_terms import FromClient, Marker
 from tidelog.core.transactions.verification import Guard
-from tidelog.records.batch import read_header
 from tidelog.records.control import ControlType, TransactionEnd
 
 PRODUCER = 7
@@ -22,9 +21,9 @@ def vouch(
     bumps_epoch: bool = False,
 ) -> Guard | None:
     """What a batch brings along whose coordinator was asked."""
-    header = read_header(transactional_batch(sequence, producer=producer, epoch=epoch), 0)
-    producers = world.runner(name, partition).producers
-    return producers.begin_verification(header, bumps_epoch=bumps_epoch, now_ms=0)
+    return world.runner(name, partition).producers.begin_verification(
+        producer, epoch, sequence=sequence, bumps_epoch=bumps_epoch, now_ms=0
+    )
 
 
 def write(

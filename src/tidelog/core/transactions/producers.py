@@ -154,23 +154,35 @@ class ProducerStates:
             is_news = True
         return is_news
 
-    def is_in_transaction(self, header: BatchHeader) -> bool:
-        """Whether the batch goes on with a transaction that is open here."""
-        producer = self._producers.get(header.producer_id)
+    def is_in_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer goes on with a transaction that is open here."""
+        producer = self._producers.get(producer_id)
         return (
             producer is not None
             and producer.transaction_first_offset is not None
-            and producer.epoch == header.producer_epoch
+            and producer.epoch == producer_epoch
         )
 
     def begin_verification(
-        self, header: BatchHeader, *, bumps_epoch: bool, now_ms: int
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        sequence: int,
+        bumps_epoch: bool,
+        now_ms: int,
     ) -> Guard | None:
         """What a transactional batch has to bring along if the coordinator vouches for it; None
         if that is not needed. `bumps_epoch`: in transaction version 2."""
-        if self.is_in_transaction(header):
+        if self.is_in_transaction(producer_id, producer_epoch):
             return None
-        return self.guards.begin(header, bumps_epoch=bumps_epoch, now_ms=now_ms)
+        return self.guards.begin(
+            producer_id,
+            producer_epoch,
+            sequence=sequence,
+            bumps_epoch=bumps_epoch,
+            now_ms=now_ms,
+        )
 
     def on_transactional_batch(
         self, header: BatchHeader, guard: Guard | None
@@ -181,25 +193,29 @@ class ProducerStates:
             repeated = remembered(producer, header)
             if repeated is not None:
                 return repeated  # Q4: also after the transaction has ended.
-        self._require_transaction(header, guard)
+        self._require_transaction(header.producer_id, header.producer_epoch, guard)
         known = self.guards.of(header.producer_id)
         if known is not None and (producer is None or header.producer_epoch >= producer.epoch):
             known.require_first(header, has_batches=producer is not None and bool(producer.batches))
         return self.on_batch(header)
 
-    def on_coordinator_batch(self, header: BatchHeader, guard: Guard | None) -> None:
+    def on_coordinator_batch(
+        self, producer_id: int, producer_epoch: int, guard: Guard | None
+    ) -> None:
         """Decide about what this broker's own coordinator writes in a client's transaction.
 
         Its batches have no sequence; who writes them knows their order.
         """
-        self._require_transaction(header, guard)
-        producer = self._producers.get(header.producer_id)
-        if producer is not None and header.producer_epoch < producer.epoch:
-            raise fenced(header.producer_id, producer.epoch, header.producer_epoch)  # Q1
+        self._require_transaction(producer_id, producer_epoch, guard)
+        producer = self._producers.get(producer_id)
+        if producer is not None and producer_epoch < producer.epoch:
+            raise fenced(producer_id, producer.epoch, producer_epoch)  # Q1
 
-    def _require_transaction(self, header: BatchHeader, guard: Guard | None) -> None:
-        if not self.is_in_transaction(header):
-            self.guards.require(header, guard)
+    def _require_transaction(
+        self, producer_id: int, producer_epoch: int, guard: Guard | None
+    ) -> None:
+        if not self.is_in_transaction(producer_id, producer_epoch):
+            self.guards.require(producer_id, producer_epoch, guard)
 
     def on_marker(
         self,

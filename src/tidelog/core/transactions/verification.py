@@ -75,25 +75,26 @@ class Guards:
     def __iter__(self) -> Iterator[int]:
         return iter(self._guards)
 
-    def begin(self, header: BatchHeader, *, bumps_epoch: bool, now_ms: int) -> Guard:
-        """The guard that the batch has to bring along, when the coordinator has vouched for it."""
-        sequence, epoch = header.base_sequence, header.producer_epoch
-        guard = self._guards.get(header.producer_id)
+    def begin(
+        self, producer_id: int, epoch: int, *, sequence: int, bumps_epoch: bool, now_ms: int
+    ) -> Guard:
+        """The guard that a batch has to bring along, when the coordinator has vouched for it."""
+        guard = self._guards.get(producer_id)
         if guard is None:
             self._make_room()
             guard = Guard(sequence=sequence, epoch=epoch, bumps_epoch=bumps_epoch, now_ms=now_ms)
-            self._guards[header.producer_id] = guard
+            self._guards[producer_id] = guard
         else:
             guard.note(sequence=sequence, epoch=epoch)
         return guard
 
-    def require(self, header: BatchHeader, guard: Guard | None) -> None:
+    def require(self, producer_id: int, epoch: int, guard: Guard | None) -> None:
         """Refuse a batch that does not bring along what was given out for it last. V1"""
-        if guard is None or self._guards.get(header.producer_id) is not guard:
+        if guard is None or self._guards.get(producer_id) is not guard:
             raise RequestRefused(
                 ErrorCode.INVALID_TXN_STATE,
-                f"the batch of producer {header.producer_id} epoch {header.producer_epoch} is not "
-                "part of an ongoing transaction",
+                f"the batch of producer {producer_id} epoch {epoch} is not part of an ongoing "
+                "transaction",
             )
 
     def of(self, producer_id: int) -> Guard | None:

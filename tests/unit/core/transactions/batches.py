@@ -67,7 +67,13 @@ def marker(*, offset: int, producer: int = PRODUCER, epoch: int = 0, at_ms: int 
 
 def write(producers: ProducerStates, batch: BatchHeader, offset: int) -> None:
     """Append a transactional batch for which the coordinator has vouched."""
-    guard = producers.begin_verification(batch, bumps_epoch=False, now_ms=0)
+    guard = producers.begin_verification(
+        batch.producer_id,
+        batch.producer_epoch,
+        sequence=batch.base_sequence,
+        bumps_epoch=False,
+        now_ms=0,
+    )
     assert producers.on_transactional_batch(batch, guard) is None
     producers.on_appended(batch, base_offset=Offset(offset), timestamp_ms=batch.max_timestamp_ms)
 

@@ -5,6 +5,7 @@ import pytest
 from tests.unit.core.transactions.batches import (
     EXPIRATION_MS,
     OTHER,
+    PRODUCER,
     end,
     states,
     transactional,
@@ -20,7 +21,13 @@ from tidelog.records.batch import BatchHeader
 def begin(
     producers: ProducerStates, batch: BatchHeader, *, bumps_epoch: bool = False, now_ms: int = 0
 ) -> Guard | None:
-    return producers.begin_verification(batch, bumps_epoch=bumps_epoch, now_ms=now_ms)
+    return producers.begin_verification(
+        batch.producer_id,
+        batch.producer_epoch,
+        sequence=batch.base_sequence,
+        bumps_epoch=bumps_epoch,
+        now_ms=now_ms,
+    )
 
 
 def refusal(producers: ProducerStates, batch: BatchHeader, guard: Guard | None) -> ErrorCode:
@@ -162,11 +169,11 @@ def test_coordinators_batches_need_a_transaction_and_no_sequence() -> None:
     producers = states()
     batch = transactional(0)
     with pytest.raises(RequestRefused):
-        producers.on_coordinator_batch(batch, None)
-    producers.on_coordinator_batch(batch, begin(producers, batch))
+        producers.on_coordinator_batch(PRODUCER, 0, None)
+    producers.on_coordinator_batch(PRODUCER, 0, begin(producers, batch))
     for offset in range(3):
         producers.on_appended(batch, base_offset=Offset(offset), timestamp_ms=0)
-        producers.on_coordinator_batch(batch, None)
+        producers.on_coordinator_batch(PRODUCER, 0, None)
 
 
 def test_coordinators_batch_of_a_fenced_producer_is_refused() -> None:
@@ -175,5 +182,5 @@ def test_coordinators_batch_of_a_fenced_producer_is_refused() -> None:
     end(producers, 0, epoch=3)
     batch = transactional(0, epoch=2)
     with pytest.raises(RequestRefused) as refused:
-        producers.on_coordinator_batch(batch, begin(producers, batch))
+        producers.on_coordinator_batch(PRODUCER, 2, begin(producers, batch))
     assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH

@@ -1,0 +1,220 @@
+"""TxnOffsetCommit (28): how far a group has come, if a transaction is committed (D3).
+
+What it says is written to the group's partition of `__consumer_offsets` as part of the producer's
+transaction, and counts when the marker of that transaction arrives there. So that partition has to
+be part of the transaction, and its coordinator is asked about it like about any other (KIP-890):
+from version 5 on the commit itself adds it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, cast
+
+from tidelog.base.errors import ErrorCode, RequestRefused
+from tidelog.base.ids import (
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+    TopicPartition,
+)
+from tidelog.base.ports import Clock
+from tidelog.broker.group_shards import GroupCoordinator
+from tidelog.broker.handlers.coordinated import Begun, Outcome
+from tidelog.broker.partitions import Partitions
+from tidelog.broker.produce_verification import known_code
+from tidelog.broker.transaction_verifier import Question, Verifier
+from tidelog.core.coordinators import Effects, Token, Transactional
+from tidelog.core.groups.group import Committer
+from tidelog.core.groups.requests import CommitRequest, PartitionCommit
+from tidelog.core.groups.shard import GroupShard
+from tidelog.core.transactions.verification import Guard
+from tidelog.records.groups import CommittedOffset
+from tidelog.wire.api import RequestHeader
+from tidelog.wire.offset_commit import PartitionOffset
+from tidelog.wire.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    decode_txn_offset_commit,
+    encode_txn_offset_commit_response,
+)
+
+FIRST_THAT_KNOWS_LOADING: Final = 2
+FIRST_WITH_TRANSACTION_ABORTABLE: Final = 4
+FIRST_THAT_ADDS: Final = 5
+
+
+class _Known(NamedTuple):
+    """A partition of the request that there is."""
+
+    partition: TopicPartition
+    topic_id: TopicId
+    wanted: PartitionOffset
+
+
+@dataclass(frozen=True, slots=True)
+class TxnOffsetCommitApi:
+    """Partitions that nobody knows are refused here, the others decided upon by the shard."""
+
+    groups: GroupCoordinator
+    partitions: Partitions
+    verifier: Verifier
+    is_verifying: Callable[[], bool]
+    """`transaction.partition.verification.enable`, which is for older clients."""
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    tasks: asyncio.TaskGroup
+
+    def decode(self, view: memoryview, position: int, version: int) -> TxnOffsetCommitRequest:
+        return decode_txn_offset_commit(view, position, version)
+
+    def begin(self, request: TxnOffsetCommitRequest, header: RequestHeader) -> Begun:
+        known = {one.partition: one for one in self._known(request)}
+
+        def finish(outcomes: Sequence[Outcome]) -> bytes:
+            topics = _answered(request, known, outcomes[0] if outcomes else [], header.api_version)
+            return encode_txn_offset_commit_response(
+                header.api_version, header.correlation_id, topics, throttle_ms=0
+            )
+
+        if not known:
+            return Begun([], finish)
+        return Begun([self._commit(request, list(known.values()), header.api_version)], finish)
+
+    def _known(self, request: TxnOffsetCommitRequest) -> Iterator[_Known]:
+        for name, offsets in request.topics:
+            topic = self.partitions.image.topics.get(name)
+            for wanted in offsets:
+                if topic is not None and 0 <= wanted.partition < len(topic.partitions):
+                    partition = TopicPartition(name, wanted.partition)
+                    yield _Known(partition, topic.topic_id, wanted)
+
+    def _commit(
+        self, request: TxnOffsetCommitRequest, known: Sequence[_Known], version: int
+    ) -> "asyncio.Future[object]":
+        adds = version >= FIRST_THAT_ADDS
+        try:
+            partition = self.groups.shards.of(request.group_id).partition
+        except RequestRefused as refusal:
+            return self.groups.refuse(refusal.code)
+        guard = partition.producers.begin_verification(
+            request.producer_id,
+            request.producer_epoch,
+            sequence=NO_SEQUENCE,
+            bumps_epoch=adds,
+            now_ms=self.clock.now_ms(),
+        )
+        if guard is None or not (adds or self.is_verifying()):
+            return self._ask(request, known, guard)
+        answer: asyncio.Future[object] = self.loop.create_future()
+        question = Question(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            (partition.topic_partition,),
+            adds,
+        )
+        self.tasks.create_task(self._verify(answer, question, request, known, guard, version))
+        return answer
+
+    async def _verify(
+        self,
+        answer: "asyncio.Future[object]",
+        question: Question,
+        request: TxnOffsetCommitRequest,
+        known: Sequence[_Known],
+        guard: Guard,
+        version: int,
+    ) -> None:
+        (code,) = (await self.verifier.verify(question)).values()
+        if code is not ErrorCode.NONE:
+            _settle(answer, self.groups.refuse(_told(code, version)))
+            return
+        committed = self._ask(request, known, guard)
+        committed.add_done_callback(lambda _: _settle(answer, committed))
+
+    def _ask(
+        self, request: TxnOffsetCommitRequest, known: Sequence[_Known], guard: Guard | None
+    ) -> "asyncio.Future[object]":
+        """Have the shard commit, which is not to find out in its log that it may not."""
+        try:
+            producers = self.groups.shards.of(request.group_id).partition.producers
+            producers.on_coordinator_batch(request.producer_id, request.producer_epoch, guard)
+        except RequestRefused as refusal:
+            return self.groups.refuse(refusal.code)
+
+        def decide(shard: GroupShard, token: Token, now_ms: int) -> Effects:
+            producer = Transactional(
+                ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)
+            )
+            commit = _to_core(request, known, now_ms)
+            return shard.on_transactional_commit(commit, producer, token, now_ms)
+
+        return self.groups.ask(request.group_id, decide)
+
+
+def _settle(answer: "asyncio.Future[object]", outcome: "asyncio.Future[object]") -> None:
+    if answer.done() or outcome.cancelled():
+        return
+    error = outcome.exception()
+    if error is None:
+        answer.set_result(outcome.result())
+    else:
+        answer.set_exception(error)
+        answer.exception()  # Whoever asked may be gone.
+
+
+def _told(code: ErrorCode, version: int) -> ErrorCode:
+    """What a client is told of what its transaction's coordinator says."""
+    if code is ErrorCode.NETWORK_EXCEPTION:
+        # It does not expect that one, and after this one it just tries again.
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return known_code(code, knows_abortable=version >= FIRST_WITH_TRANSACTION_ABORTABLE)
+
+
+def _to_core(
+    request: TxnOffsetCommitRequest, known: Sequence[_Known], now_ms: int
+) -> CommitRequest:
+    committer = Committer(request.generation_id, request.member_id, request.group_instance_id)
+    offsets = [
+        PartitionCommit(
+            partition,
+            CommittedOffset(
+                wanted.offset,
+                wanted.leader_epoch,
+                wanted.metadata or "",
+                now_ms,
+                NO_TIMESTAMP,
+                topic_id,
+            ),
+        )
+        for partition, topic_id, wanted in known
+    ]
+    return CommitRequest(request.group_id, committer, offsets, ErrorCode.ILLEGAL_GENERATION)
+
+
+def _answered(
+    request: TxnOffsetCommitRequest,
+    known: dict[TopicPartition, _Known],
+    told: Outcome,
+    version: int,
+) -> list[tuple[str, list[tuple[int, int]]]]:
+    if isinstance(told, RequestRefused):
+        code = told.code
+        if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < FIRST_THAT_KNOWS_LOADING:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        codes = dict.fromkeys(known, code)
+    else:
+        codes = dict(zip(known, cast(Sequence[ErrorCode], told), strict=True))
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return [
+        (
+            name,
+            [
+                (one.partition, codes.get(TopicPartition(name, one.partition), missing))
+                for one in offsets
+            ],
+        )
+        for name, offsets in request.topics
+    ]
