@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka import Producer as KafkaProducer
 
 from tests.support.command_line import Cluster, objects
 from tests.support.confluent import read
@@ -199,3 +200,71 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
     cluster: Cluster, arguments: list[str], exit_code: int, word: str
 ) -> None:
     assert word in cluster.no("groups", *arguments, exit_code=exit_code)
+
+
+@contextmanager
+def open_transaction(cluster: Cluster, topic: str, name: str) -> Iterator[KafkaProducer]:
+    """One record in the first partition, of a transaction that has not ended."""
+    producer = KafkaProducer({"bootstrap.servers": cluster.bootstrap, "transactional.id": name})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush()
+    yield producer
+    producer.abort_transaction()
+
+
+def test_open_transaction_is_listed_and_described(cluster: Cluster, topic: str) -> None:
+    name = f"{topic}-id"
+    with open_transaction(cluster, topic, name):
+        (listed,) = [
+            each
+            for each in objects(cluster.ok("transactions", "list", "--state", "Ongoing", "--json"))
+            if each["transactional_id"] == name
+        ]
+        (described,) = objects(cluster.ok("transactions", "describe", name, "--json"))
+        assert described["state"] == listed["state"] == "Ongoing"
+        assert described["producer_id"] == listed["producer_id"]
+        assert described["partitions"] == [[topic, 0]]
+        assert described["timeout_ms"] == 60_000
+        (producer,) = [
+            each
+            for each in objects(cluster.ok("transactions", "producers", topic, "--json"))
+            if each["producer_id"] == described["producer_id"]
+        ]
+        assert producer["open_since"] == 15
+        # It is open, and has a coordinator that will end it: it does not hang.
+        found = cluster.ok("transactions", "find-hanging", "--minutes", "0", "--topic", topic)
+        assert found == b"No transaction hangs.\n"
+    (ended,) = objects(cluster.ok("transactions", "describe", name, "--json"))
+    assert (ended["state"], ended["partitions"]) in [("CompleteAbort", []), ("PrepareAbort", [])]
+    assert ended["started_ms"] is None
+
+
+def test_hanging_transaction_is_aborted_in_its_partition(cluster: Cluster, topic: str) -> None:
+    with open_transaction(cluster, topic, f"{topic}-id"):
+        aborted = cluster.ok("transactions", "abort", topic, "-p", "0", "--start-offset", "15")
+        assert b"Aborted the transaction" in aborted
+        with Admin(cluster.bootstrap) as admin:
+            bounds = admin.offset_bounds(topic, [0])[0]
+            assert admin.last_stable_offsets(topic, [0])[0] == bounds.end_offset
+        (producer,) = [
+            each
+            for each in objects(cluster.ok("transactions", "producers", topic, "--json"))
+            if each["last_sequence"] == 0
+        ]
+        assert producer["open_since"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "word"),
+    [
+        (["describe", "nobody"], 1, "there is no transactional id nobody"),
+        (["producers", "nowhere"], 1, "there is no topic nowhere"),
+        (["list", "--state", "open"], 2, "--state is 'open'"),
+    ],
+)
+def test_transaction_that_is_not_there_is_named(
+    cluster: Cluster, arguments: list[str], exit_code: int, word: str
+) -> None:
+    assert word in cluster.no("transactions", *arguments, exit_code=exit_code)

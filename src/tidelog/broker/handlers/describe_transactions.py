@@ -95,4 +95,5 @@ def _topics(metadata: TransactionMetadata) -> Iterator[TopicData]:
 
 
 def _moment(time_ms: int) -> TZAware:
-    return TZAware.parse(_EPOCH + timedelta(milliseconds=time_ms))
+    # Not parsed: kio refuses whatever is not a whole second, and Kafka's -1 for no time at all.
+    return cast(TZAware, _EPOCH + timedelta(milliseconds=time_ms))
