@@ -5,7 +5,8 @@ somebody is asked again after a short rest.
 """
 
 import asyncio
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.static.primitive import i8
@@ -15,6 +16,8 @@ from tidelog.broker.peers import Address, PeerUnreachable
 from tidelog.sim.client import SimulatedClient
 from tidelog.wire import messages
 from tidelog.wire.api import ApiKey
+
+Decode = Callable[[memoryview, int], object]
 
 GROUP = 0
 TRANSACTION = 1
@@ -42,12 +45,17 @@ class CoordinatedClient:
         self._key_type = key_type
         self._address: Address | None = None
 
-    async def ask(self, api_key: ApiKey, version: int, request: object) -> Any:
-        """The coordinator's answer. Raises Unanswered, after a rest."""
+    async def ask(
+        self, api_key: ApiKey, version: int, request: object, decode: Decode | None = None
+    ) -> Any:
+        """The coordinator's answer, in the newest version's shape unless there is a `decode`.
+
+        Raises Unanswered, after a rest.
+        """
         try:
             if self._address is None:
                 self._address = await self._find()
-            return await ask(self.client, self._address, api_key, version, request)
+            return await ask(self.client, self._address, api_key, version, request, decode)
         except (PeerUnreachable, WireError) as error:
             await self.look_again()
             raise Unanswered(str(error)) from error
@@ -79,7 +87,12 @@ class CoordinatedClient:
 
 
 async def ask(
-    client: SimulatedClient, address: Address, api_key: ApiKey, version: int, request: object
+    client: SimulatedClient,
+    address: Address,
+    api_key: ApiKey,
+    version: int,
+    request: object,
+    decode: Decode | None = None,
 ) -> Any:
     """What the broker at `address` answers. Raises PeerUnreachable or WireError."""
     return await client.ask(
@@ -87,7 +100,6 @@ async def ask(
         api_key,
         version,
         lambda number, name: messages.encode_request(request, version, number, name),
-        lambda view, position: cast(
-            Any, messages.decode_response(api_key, version, view, position)
-        ),
+        decode
+        or (lambda view, position: messages.decode_response(api_key, version, view, position)),
     )

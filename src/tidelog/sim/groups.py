@@ -12,6 +12,7 @@ from tidelog.sim.process import Process
 from tidelog.sim.world import World
 
 MEMBERS = {"group-a": 3, "group-b": 2}
+CALM_S = 4.0
 KILL_AFTER_MIN_S, KILL_AFTER_MAX_S = 3.0, 25.0
 
 MakeClient = Callable[[Process], SimulatedClient]
@@ -29,6 +30,8 @@ class SimulatedGroups:
         self._members: dict[str, list[SimulatedMember]] = {group: [] for group in MEMBERS}
         self._spawned = 0
         self._is_resting = False
+        self._last_places: object = None
+        self._calm_since_s = 0.0
         self.checker = GroupsChecker(
             cluster, self._ledger, self._members, partition_count=partition_count
         )
@@ -51,8 +54,16 @@ class SimulatedGroups:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether every member has its place, and nothing is owned by one that is gone."""
-        return all(
+        """Whether every member has had its place for longer than a session lasts: of one that is
+        gone without a word, nobody knows before that."""
+        places = {
+            group: {(id(member), member.place) for member in members}
+            for group, members in self._members.items()
+        }
+        if places != self._last_places:
+            self._last_places = places
+            self._calm_since_s = self._world.now_s
+        return self._world.now_s - self._calm_since_s > CALM_S and all(
             len({member.place.generation if member.place else None for member in members}) == 1
             and self.checker.is_owned_once(members)
             for members in self._members.values()

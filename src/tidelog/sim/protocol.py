@@ -123,6 +123,21 @@ def decode_produce_response(view: memoryview, position: int) -> Produced:
     return Produced(reader.int16(), reader.int64())
 
 
+def decode_add_partitions_response(view: memoryview, position: int) -> set[int]:
+    """The error codes of all partitions, as version 3 has them."""
+    reader = Reader(view, position, flexible=True)
+    reader.int32()
+    codes = set()
+    for _ in range(reader.array_count()):
+        reader.string()
+        for _ in range(reader.array_count()):
+            reader.int32()
+            codes.add(reader.int16())
+            reader.end_structure()
+        reader.end_structure()
+    return codes
+
+
 def encode_init_producer_id_request(correlation_id: int, client_id: str) -> bytes:
     return frame(
         [

@@ -36,7 +36,12 @@ from tidelog.records.record import Record, encode_batch
 from tidelog.sim.client import SimulatedClient
 from tidelog.sim.clock import EPOCH_MS
 from tidelog.sim.coordinated import GROUP, TRANSACTION, CoordinatedClient, Unanswered
-from tidelog.sim.protocol import Produced, decode_produce_response, encode_produce_request
+from tidelog.sim.protocol import (
+    Produced,
+    decode_add_partitions_response,
+    decode_produce_response,
+    encode_produce_request,
+)
 from tidelog.sim.transaction_ledger import Outcome, Transaction, TransactionLedger
 from tidelog.wire.api import ApiKey
 
@@ -181,16 +186,14 @@ class SimulatedTransactor:
         )
         while True:
             try:
-                answer = await self._coordinator.ask(
-                    ApiKey.ADD_PARTITIONS_TO_TXN, ADD_PARTITIONS_VERSION, request
+                codes = await self._coordinator.ask(
+                    ApiKey.ADD_PARTITIONS_TO_TXN,
+                    ADD_PARTITIONS_VERSION,
+                    request,
+                    decode_add_partitions_response,
                 )
             except Unanswered:
                 continue
-            codes = {
-                int(one.partition_error_code)
-                for topic in answer.results_by_topic_v3_and_below
-                for one in topic.results_by_partition
-            }
             if await self._is_done_with(self._coordinator, codes):
                 return
 
