@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Ids of records, compiled: reading them out of a batch, leaving records out of it, remembering them.
+"""Ids of records, compiled: reading them out of a batch, leaving records out of it, remembering them; and keys.
 
-The same as `records/ids.py` and `records/id_table.py`, which say what is done and why, and which are used where this
-file is not compiled. tests/unit/records/test_ids.py and test_id_table.py hold the two against each other.
+The same as `records/ids.py`, `records/id_table.py` and `storage/key_offsets.py`, which say what is done and why, and
+which are used where this file is not compiled. tests/unit/records/test_ids.py and test_id_table.py and
+tests/unit/storage/test_key_offsets.py hold the two against each other.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -25,3 +26,4 @@ SOURCE_CHECKSUM = STATED_CHECKSUM
 
 include "_ids_records.pxi"
 include "_ids_table.pxi"
+include "_ids_keys.pxi"

@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 from tidelog.base.errors import CorruptBatch
 from tidelog.base.ids import NO_TIMESTAMP
-from tidelog.base.ports import BytesLike
 from tidelog.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON_FLAG,
@@ -66,6 +65,8 @@ def locate_records(payload: bytes, record_count: int) -> Iterator[LocatedRecord]
             offset_delta, position = read_varint(payload, after_timestamp, _INT_BITS_MAX)
             key_length, position = read_varint(payload, position, _INT_BITS_MAX)
             key = None
+            if key_length < -1:
+                raise CorruptBatch(f"key of {key_length} bytes")
             if key_length >= 0:
                 key = payload[position : position + key_length]
                 position += key_length
@@ -83,32 +84,31 @@ def locate_records(payload: bytes, record_count: int) -> Iterator[LocatedRecord]
 
 
 def retain(
-    header: BatchHeader,
-    payload: bytes,
-    records: Sequence[LocatedRecord],
-    *,
-    new_delete_horizon_ms: int | None,
+    header: BatchHeader, payload: bytes, *, record_count: int, largest_timestamp_delta_ms: int
 ) -> bytearray:
-    """The batch of `header` and the uncompressed `payload`, with only `records` left in it.
-
-    `new_delete_horizon_ms` is for a batch that has none yet.
-    """
-    assert records
-    base_timestamp_ms = header.base_timestamp_ms
-    attributes = header.attributes
-    if new_delete_horizon_ms is None:
-        kept: BytesLike = b"".join([payload[record.start : record.end] for record in records])
-    else:
-        assert header.delete_horizon_ms is None
-        kept = _counted_from(new_delete_horizon_ms, header, payload, records)
-        base_timestamp_ms = new_delete_horizon_ms
-        attributes |= DELETE_HORIZON_FLAG
+    """The batch of `header` with the records in the uncompressed `payload` left in it."""
+    assert record_count
     retained = header._replace(
-        attributes=attributes,
-        base_timestamp_ms=base_timestamp_ms,
-        max_timestamp_ms=_largest_timestamp_ms(header, records),
-        record_count=len(records),
+        max_timestamp_ms=_largest_timestamp_ms(header, largest_timestamp_delta_ms),
+        record_count=record_count,
     )
+    return assemble(retained, compress(header.codec, payload, level=None))
+
+
+def retain_until(
+    header: BatchHeader, payload: bytes, *, record_count: int, delete_horizon_ms: int
+) -> bytearray:
+    """The same for a batch that has no delete horizon yet, and gets one."""
+    assert header.delete_horizon_ms is None
+    records = list(locate_records(payload, record_count))
+    largest_ms = max(record.timestamp_delta for record in records)
+    retained = header._replace(
+        attributes=header.attributes | DELETE_HORIZON_FLAG,
+        base_timestamp_ms=delete_horizon_ms,
+        max_timestamp_ms=_largest_timestamp_ms(header, largest_ms),
+        record_count=record_count,
+    )
+    kept = _counted_from(delete_horizon_ms, header, payload, records)
     return assemble(retained, compress(header.codec, kept, level=None))
 
 
@@ -125,10 +125,10 @@ def empty_batch(header: BatchHeader) -> bytearray:
     )
 
 
-def _largest_timestamp_ms(header: BatchHeader, records: Sequence[LocatedRecord]) -> int:
+def _largest_timestamp_ms(header: BatchHeader, largest_delta_ms: int) -> int:
     if header.is_log_append_time:
         return header.max_timestamp_ms
-    return header.base_timestamp_ms + max(record.timestamp_delta for record in records)
+    return header.base_timestamp_ms + largest_delta_ms
 
 
 def _counted_from(

@@ -31,9 +31,9 @@ from tidelog.records.batch import BatchHeader, read_header
 from tidelog.records.control import read_transaction_end
 from tidelog.records.producer import ProducerEntry
 from tidelog.records.record import uncompressed_payload
-from tidelog.records.retained import LocatedRecord, empty_batch, locate_records, retain
+from tidelog.records.retained import empty_batch, retain, retain_until
 from tidelog.storage.cleaned_transactions import CleanedTransactions
-from tidelog.storage.key_offsets import KeyOffsets
+from tidelog.storage.key_offsets import KeyOffsets, Retention
 from tidelog.storage.transaction_index import AbortedTransaction
 
 
@@ -82,35 +82,35 @@ class BatchFilter:
             return self._without_records(header)  # K3
         if header.base_offset > self._keys.latest_offset:
             return Retained(batch, header, None)
-        payload = bytes(uncompressed_payload(header, batch))
-        kept = self._kept(header, payload)
-        if not kept:
+        return self._of_data_batch(header, batch)
+
+    def _of_data_batch(self, header: BatchHeader, batch: BytesLike) -> Retained:
+        kept = self._kept(header, uncompressed_payload(header, batch))
+        if not kept.record_count:
             return self._without_records(header)
-        needs_horizon = (
-            header.delete_horizon_ms is None
+        if (
+            kept.has_tombstones
+            and header.delete_horizon_ms is None
             # Of what is not taken into account yet, older values may be left.
             and header.last_offset <= self._keys.latest_offset
-            and not all(record.has_value for record in kept)
-        )
-        if len(kept) == header.record_count and not needs_horizon:
+        ):
+            return self._until_horizon(header, kept.payload, kept.record_count)  # K2
+        if kept.record_count == header.record_count:
             return Retained(batch, header, None)
-        return self._rewritten(header, payload, kept, needs_horizon=needs_horizon)
+        retained = retain(
+            header,
+            kept.payload,
+            record_count=kept.record_count,
+            largest_timestamp_delta_ms=kept.largest_timestamp_delta_ms,
+        )
+        return Retained(retained, read_header(retained, 0), None)
 
-    def _kept(self, header: BatchHeader, payload: bytes) -> list[LocatedRecord]:
-        keys = self._keys
-        latest_delta = keys.latest_offset - header.base_offset
+    def _kept(self, header: BatchHeader, payload: BytesLike) -> Retention:
         horizon_ms = header.delete_horizon_ms
         keeps_tombstones = horizon_ms is None or self._now_ms < horizon_ms
-        return [
-            record
-            for record in locate_records(payload, header.record_count)
-            if record.offset_delta > latest_delta
-            or (
-                record.key is not None  # K4
-                and (record.has_value or keeps_tombstones)  # K2
-                and header.base_offset + record.offset_delta >= keys.get(record.key)  # K1
-            )
-        ]
+        return Retention(
+            *self._keys.retained(payload, header.record_count, header.base_offset, keeps_tombstones)
+        )
 
     def _of_control_batch(self, header: BatchHeader, batch: BytesLike) -> Retained:
         if header.record_count == 0:
@@ -124,25 +124,17 @@ class BatchFilter:
         horizon_ms = header.delete_horizon_ms
         if horizon_ms is None:
             payload = bytes(uncompressed_payload(header, batch))
-            records = list(locate_records(payload, header.record_count))
-            return self._rewritten(header, payload, records, needs_horizon=True)  # K5
+            return self._until_horizon(header, payload, header.record_count)  # K5
         if horizon_ms <= self._now_ms:
             return self._without_records(header)  # K5
         return Retained(batch, header, None)
 
-    def _rewritten(
-        self,
-        header: BatchHeader,
-        payload: bytes,
-        records: Sequence[LocatedRecord],
-        *,
-        needs_horizon: bool,
-    ) -> Retained:
-        batch = retain(
+    def _until_horizon(self, header: BatchHeader, payload: bytes, record_count: int) -> Retained:
+        batch = retain_until(
             header,
             payload,
-            records,
-            new_delete_horizon_ms=self._new_delete_horizon_ms if needs_horizon else None,
+            record_count=record_count,
+            delete_horizon_ms=self._new_delete_horizon_ms,
         )
         return Retained(batch, read_header(batch, 0), None)
 

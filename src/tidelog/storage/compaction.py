@@ -30,12 +30,11 @@ from tidelog.records.batch import BatchHeader, checksum_matches, iter_headers, r
 from tidelog.records.control import read_transaction_end
 from tidelog.records.producer import ProducerEntry
 from tidelog.records.record import uncompressed_payload
-from tidelog.records.retained import locate_records
 from tidelog.storage import layout
 from tidelog.storage.batch_filter import BatchFilter
 from tidelog.storage.cleanable import Cleanable
 from tidelog.storage.cleaned_transactions import CleanedTransactions
-from tidelog.storage.key_offsets import KeyOffsets
+from tidelog.storage.key_offsets import KeyOffsets, new_key_offsets
 from tidelog.storage.log import Log
 from tidelog.storage.offset_index import RELATIVE_OFFSET_MAX
 from tidelog.storage.replacement import CleanedSegment
@@ -132,7 +131,7 @@ class Compaction:
         log = self._log
         self._require_same_log()
         log.flush(up_to=self._first_uncleanable_offset)  # I2
-        keys = KeyOffsets(
+        keys = new_key_offsets(
             memory_bytes=self._limits.memory_bytes,
             load_factor=self._limits.load_factor,
             keys_expected=self._first_uncleanable_offset - self._first_dirty_offset,
@@ -199,16 +198,11 @@ class Compaction:
             if end is not None:
                 transactions.on_marker(header, end)
         elif not transactions.on_batch(header):
-            payload = bytes(uncompressed_payload(header, batch))
-            first_delta = self._first_dirty_offset - header.base_offset
-            for record in locate_records(payload, header.record_count):
-                if record.key is None or record.offset_delta < first_delta:
-                    continue
-                if keys.is_full:
-                    return False
-                offset = Offset(header.base_offset + record.offset_delta)
-                keys.put(record.key, offset)
-                keys.latest_offset = offset
+            payload = uncompressed_payload(header, batch)
+            if not keys.note(
+                payload, header.record_count, header.base_offset, self._first_dirty_offset
+            ):
+                return False
         keys.latest_offset = Offset(header.last_offset)
         return True
 

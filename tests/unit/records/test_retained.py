@@ -1,5 +1,6 @@
 """Batches from which records were taken (S5)."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
@@ -8,13 +9,20 @@ from hypothesis import strategies as st
 
 from tidelog.base.errors import CorruptBatch
 from tidelog.records.batch import (
+    BatchHeader,
     Codec,
     checksum_matches,
     read_header,
     stamp_log_append_time,
 )
 from tidelog.records.record import Record, decode_records, encode_batch, uncompressed_payload
-from tidelog.records.retained import LocatedRecord, empty_batch, locate_records, retain
+from tidelog.records.retained import (
+    LocatedRecord,
+    empty_batch,
+    locate_records,
+    retain,
+    retain_until,
+)
 
 NOW_MS = 1_700_000_000_000
 TIMES = st.integers(-1, 2**45)
@@ -47,6 +55,21 @@ def located(batch: bytearray) -> tuple[bytes, list[LocatedRecord]]:
     return payload, list(locate_records(payload, header.record_count))
 
 
+def retained(
+    header: BatchHeader,
+    payload: bytes,
+    records: Sequence[LocatedRecord],
+    *,
+    horizon_ms: int | None,
+) -> bytearray:
+    """The batch with only `records` of its payload left in it."""
+    kept = b"".join(payload[record.start : record.end] for record in records)
+    if horizon_ms is not None:
+        return retain_until(header, kept, record_count=len(records), delete_horizon_ms=horizon_ms)
+    largest_ms = max(record.timestamp_delta for record in records)
+    return retain(header, kept, record_count=len(records), largest_timestamp_delta_ms=largest_ms)
+
+
 @given(batches())
 def test_records_are_found_with_their_keys(batch: bytearray) -> None:
     header = read_header(batch, 0)
@@ -71,11 +94,11 @@ def test_what_is_retained_is_what_it_was(
 ) -> None:
     payload, found = located(batch)
     chosen = data.draw(st.sets(st.sampled_from(range(len(found))), min_size=1), label="chosen")
-    kept = retain(
+    kept = retained(
         read_header(batch, 0),
         payload,
         [found[number] for number in sorted(chosen)],
-        new_delete_horizon_ms=horizon_ms,
+        horizon_ms=horizon_ms,
     )
     before, after = read_header(batch, 0), read_header(kept, 0)
     expected = [decode_records(batch)[number] for number in sorted(chosen)]
@@ -105,9 +128,9 @@ def test_horizon_that_is_there_stays() -> None:
         is_control=False,
     )
     payload, found = located(batch)
-    first = retain(read_header(batch, 0), payload, found, new_delete_horizon_ms=NOW_MS + 9)
+    first = retained(read_header(batch, 0), payload, found, horizon_ms=NOW_MS + 9)
     payload, found = located(first)
-    second = retain(read_header(first, 0), payload, found[1:], new_delete_horizon_ms=None)
+    second = retained(read_header(first, 0), payload, found[1:], horizon_ms=None)
     assert read_header(second, 0).delete_horizon_ms == NOW_MS + 9
     assert decode_records(second) == [Record(1, NOW_MS, b"b", None, ())]
 
@@ -126,7 +149,7 @@ def test_log_append_time_stays(horizon_ms: int | None) -> None:
     )
     stamp_log_append_time(batch, 0, NOW_MS + 77)
     payload, found = located(batch)
-    kept = retain(read_header(batch, 0), payload, found[:1], new_delete_horizon_ms=horizon_ms)
+    kept = retained(read_header(batch, 0), payload, found[:1], horizon_ms=horizon_ms)
     assert read_header(kept, 0).is_log_append_time
     assert [record.timestamp_ms for record in decode_records(kept)] == [NOW_MS + 77]
 
