@@ -44,6 +44,7 @@ from tidelog.broker.handlers.api_versions import ApiVersionsHandler
 from tidelog.broker.handlers.coordinated import CoordinatedHandler
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.find_coordinator import FindCoordinatorHandler
+from tidelog.broker.handlers.find_records import find_records_handler
 from tidelog.broker.handlers.inter_broker import inter_broker_handlers
 from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
@@ -687,12 +688,15 @@ class Broker:
                 **direct_group_handlers(groups, partitions, request_tasks, large),
                 **direct_transaction_handlers(transactions, partitions, request_tasks, large),
             },
-            inter_broker=inter_broker_handlers(
-                tasks=request_tasks,
-                control=control,
-                controller=self._local,
-                forwarded=answer_forwarded,
-            ),
+            inter_broker={
+                **inter_broker_handlers(
+                    tasks=request_tasks,
+                    control=control,
+                    controller=self._local,
+                    forwarded=answer_forwarded,
+                ),
+                ApiKey.FIND_RECORDS: find_records_handler(partitions, request_tasks),
+            },
             forwarding=forwarding,
             load_cold=load_cold,
             tasks=request_tasks,

@@ -30,8 +30,8 @@ from tidelog.base.ports import BytesLike
 from tidelog.broker.append_queue import Preparation
 from tidelog.broker.partition_ports import LogDirectory
 from tidelog.broker.sent_ids import SentIds, ids_of, without_duplicates
-from tidelog.config.topic import TopicConfig
-from tidelog.core.deduplication.index import Duplicates, IdIndex, remembered_ms
+from tidelog.config.topic import TopicConfig, remembered_ms
+from tidelog.core.deduplication.index import Duplicates, IdIndex
 from tidelog.records.batch import CODEC_MASK, BatchHeader, read_header
 from tidelog.records.compiled import compiled
 from tidelog.records.control import ControlType, TransactionEnd
@@ -64,6 +64,20 @@ def dedup_settings(config: TopicConfig) -> DedupSettings | None:
     header = config.dedup_header
     source = IdSource(None if header is None else header.encode())
     return DedupSettings(source, config.tidelog_dedup_window_ms, config.tidelog_dedup_ids_max)
+
+
+def warn_of_short_retention(topic_partition: TopicPartition, config: TopicConfig) -> None:
+    """What is not in the log any more is not known. Said once for a topic."""
+    is_short = config.is_deleted and 0 <= config.retention_ms < config.tidelog_dedup_window_ms
+    if is_short and topic_partition.partition == 0:
+        logger.warning(
+            "ids are forgotten before their window has passed: retention.ms is shorter",
+            extra={
+                "topic": topic_partition.topic,
+                "retention_ms": config.retention_ms,
+                "window_ms": config.tidelog_dedup_window_ms,
+            },
+        )
 
 
 class Unseen(NamedTuple):
@@ -342,7 +356,7 @@ class Deduplicator:
     def find(self, record_id: bytes) -> "asyncio.Future[list[tuple[int, int]]]":
         """(offset, timestamp) of every record with this id that is in the log (D6)."""
         return self._partition.log_directory.executor.background(
-            _find, self._partition.log, self._settings.source, fingerprint(record_id)
+            offsets_of, self._partition.log, self._settings.source, fingerprint(record_id)
         )
 
 
@@ -409,7 +423,3 @@ def _write_ids_file(log: Log, base_offset: Offset, source: IdSource) -> bool:
         if segment.base_offset == base_offset:
             write_ids_file(log, segment, source)
     return True
-
-
-def _find(log: Log, source: IdSource, wanted: bytes) -> list[tuple[int, int]]:
-    return [*offsets_of(log, source, wanted)]

@@ -26,7 +26,12 @@ from tidelog.base.ports import Clock
 from tidelog.broker.append_queue import AppendQueue, Settle
 from tidelog.broker.append_terms import Marker
 from tidelog.broker.batch_limits import batch_limits
-from tidelog.broker.deduplication import Deduplicator, DedupSettings, dedup_settings
+from tidelog.broker.deduplication import (
+    Deduplicator,
+    DedupSettings,
+    dedup_settings,
+    warn_of_short_retention,
+)
 from tidelog.broker.disk_executor import as_storage_error
 from tidelog.broker.flushing import Flusher
 from tidelog.broker.follower_runner import FollowerRunner
@@ -145,6 +150,7 @@ class ServedPartition:
             self.deduplicator = None
         elif self.deduplicator is None:
             self.deduplicator = Deduplicator(self, settings)
+            warn_of_short_retention(self.topic_partition, self.config)
         else:
             self.deduplicator.reconfigure(settings)
 

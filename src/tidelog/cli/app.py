@@ -40,6 +40,7 @@ COMMANDS: Final = (
     "topics",
     "produce",
     "consume",
+    "find",
     "groups",
     "transactions",
     "configs",

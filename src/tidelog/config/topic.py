@@ -31,6 +31,7 @@ DAY_MS = 24 * HOUR_MS
 
 INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 DEDUP_BY_KEY = "key"
+DEDUP_GRACE_MAX_MS = HOUR_MS
 
 _THROTTLED_REPLICAS = r"\*|([0-9]+:[0-9]+(\s*,\s*[0-9]+:[0-9]+)*)?"
 
@@ -330,6 +331,14 @@ class TopicConfig:
         return self.tidelog_dedup is not None or self.tidelog_dedup_header is not None
 
     @property
+    def compaction_lag_ms(self) -> int:
+        """How old a record is, at least, that compaction may remove: a duplicate is looked for
+        in the log, so what still counts has to stay there."""
+        if not self.is_deduplicated:
+            return self.min_compaction_lag_ms
+        return max(self.min_compaction_lag_ms, remembered_ms(self.tidelog_dedup_window_ms))
+
+    @property
     def dedup_header(self) -> str | None:
         """The header that holds a record's id; None: the id is the key."""
         if self.tidelog_dedup is not None or self.tidelog_dedup_header == DEDUP_BY_KEY:
@@ -373,6 +382,11 @@ class TopicConfig:
             size_bytes = INTERNAL_SEGMENT_BYTES_SETTING.parse(overrides[INTERNAL_SEGMENT_BYTES])
             return replace(resolved, segment_bytes=size_bytes)
         return resolved
+
+
+def remembered_ms(window_ms: int) -> int:
+    """How long an id may matter, by the log's time: its window, and a grace for wrong clocks."""
+    return window_ms + min(window_ms, DEDUP_GRACE_MAX_MS)
 
 
 TOPIC_SETTINGS: Mapping[str, Setting] = settings_of(TopicConfig)

@@ -80,7 +80,7 @@ def _first_dirty_offset(log: Log, cleaned_offset: Offset | None) -> Offset:
 
 
 def _first_too_young(log: Log, dirty: tuple[Segment, ...], now_ms: int) -> Segment | None:
-    lag_ms = log.config.min_compaction_lag_ms
+    lag_ms = log.config.compaction_lag_ms
     if lag_ms <= 0:
         return None
     for segment in dirty:

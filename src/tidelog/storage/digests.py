@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from tidelog.base.errors import CorruptBatch, DamagedLog, RequestRefused, StorageError
 from tidelog.base.ids import NO_TIMESTAMP, Offset
 from tidelog.records.batch import BatchHeader, iter_headers
-from tidelog.records.digest import BatchDigest, data_kind, digest_of, summed_up
+from tidelog.records.digest import BatchDigest, BatchKind, data_kind, digest_of, summed_up
 from tidelog.records.ids import ENTRY, IdSource
 from tidelog.storage import layout
 from tidelog.storage.file_cache import BlockingAccess
@@ -128,16 +128,36 @@ def believed(log: Log, segment: Segment, source: IdSource) -> list[BatchDigest]:
     return []
 
 
-def offsets_of(log: Log, source: IdSource, fingerprint: bytes) -> Iterator[tuple[int, int]]:
-    """(offset, timestamp of its batch) of every record with this id, from the log start on (D6)."""
+def offsets_of(log: Log, source: IdSource, fingerprint: bytes) -> list[tuple[int, int]]:
+    """(offset, timestamp of its batch) of every record with this id, from the log start on (D6).
+
+    In a transaction, only if that was committed.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    undecided: dict[int, list[int]] = {}
+    for digest in _all_digests(log, source):
+        if digest.kind in (BatchKind.COMMIT, BatchKind.ABORT):
+            for offset in undecided.pop(digest.producer_id, ()):
+                if digest.kind is BatchKind.ABORT:
+                    del found[offset]
+        elif fingerprint in digest.entries:
+            offsets = [*_offsets_in(digest, fingerprint)]
+            found |= {offset: (offset, digest.max_timestamp_ms) for offset in offsets}
+            if digest.kind is BatchKind.TRANSACTIONAL:
+                undecided.setdefault(digest.producer_id, []).extend(offsets)
+    still_open = {offset for offsets in undecided.values() for offset in offsets}
+    return [
+        place
+        for offset, place in found.items()
+        if offset not in still_open and offset >= log.log_start_offset
+    ]
+
+
+def _all_digests(log: Log, source: IdSource) -> Iterator[BatchDigest]:
     reader = DigestReader(log, source, log.segments[0].base_offset)
     end_offset = log.log_end_offset
     while reader.offset < end_offset:
-        for digest in reader.read(end_offset):
-            if fingerprint in digest.entries:
-                for offset in _offsets_in(digest, fingerprint):
-                    if offset >= log.log_start_offset:
-                        yield offset, digest.max_timestamp_ms
+        yield from reader.read(end_offset)
 
 
 def _offsets_in(digest: BatchDigest, fingerprint: bytes) -> Iterator[int]:

@@ -73,6 +73,29 @@ def test_id_of_a_record_is_in_a_header_or_its_key(
     assert (resolved.is_deduplicated, resolved.dedup_header) == (is_deduplicated, header)
 
 
+@pytest.mark.parametrize(
+    ("overrides", "lag_ms"),
+    [
+        ({}, 0),
+        ({"min.compaction.lag.ms": "7"}, 7),
+        ({"tidelog.dedup": "key", "tidelog.dedup.window.ms": "100"}, 200),
+        (
+            {
+                "tidelog.dedup": "key",
+                "tidelog.dedup.window.ms": "100",
+                "min.compaction.lag.ms": "700",
+            },
+            700,
+        ),
+    ],
+)
+def test_compaction_leaves_alone_what_counts_for_duplicates(
+    overrides: dict[str, str], lag_ms: int
+) -> None:
+    """D5"""
+    assert TopicConfig.resolve(overrides, TopicConfig()).compaction_lag_ms == lag_ms
+
+
 def test_record_has_one_id() -> None:
     overrides = {"tidelog.dedup": "key", "tidelog.dedup.header": "guid"}
     with pytest.raises(ConfigError, match="set one of them"):

@@ -297,14 +297,25 @@ def test_id_is_found_wherever_it_is(folder: LogFolder) -> None:
     log = folder.open_log()
     for at, key in enumerate(("a", "b", "a", "c", "a")):
         append(log, key, at_ms=NOW_MS + at)
-    assert [*offsets_of(log, BY_KEY, fingerprint(b"a"))] == [
+    assert offsets_of(log, BY_KEY, fingerprint(b"a")) == [
         (0, NOW_MS),
         (2, NOW_MS + 2),
         (4, NOW_MS + 4),
     ]
     log.advance_log_start(Offset(1))
     assert [offset for offset, _ in offsets_of(log, BY_KEY, fingerprint(b"a"))] == [2, 4]
-    assert [*offsets_of(log, BY_KEY, fingerprint(b"z"))] == []
+    assert offsets_of(log, BY_KEY, fingerprint(b"z")) == []
+
+
+def test_id_in_a_transaction_is_found_once_that_is_committed(folder: LogFolder) -> None:
+    log = folder.open_log()
+    for offset, producer in enumerate((5, 6, 7)):
+        append_batch(log, keyed(offset, "a", producer=producer))
+    for producer, control_type in ((5, ControlType.ABORT), (6, ControlType.COMMIT)):
+        key, value = encode_transaction_end(TransactionEnd(control_type, 0))
+        records = [Record(log.log_end_offset, NOW_MS, key, value, ())]
+        append_batch(log, keyed(0, producer=producer, is_control=True, records=records))
+    assert [offset for offset, _ in offsets_of(log, BY_KEY, fingerprint(b"a"))] == [1]
 
 
 # -- digests ---------------------------------------------------------------------------------------

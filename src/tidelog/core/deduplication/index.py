@@ -37,12 +37,12 @@ until a first copy is committed (`broker/deduplication.py`).
 from typing import NamedTuple
 
 from tidelog.base.errors import ErrorCode, RequestRefused
-from tidelog.base.ids import NO_PRODUCER_ID, NO_TIMESTAMP, Offset
+from tidelog.base.ids import NO_PRODUCER_ID, Offset
+from tidelog.config.topic import remembered_ms
 from tidelog.records.digest import BatchDigest, BatchKind
 from tidelog.records.id_table import Found, new_table, repeated
 from tidelog.records.ids import ENTRY
 
-GRACE_MAX_MS = 3_600_000
 FOREVER_MS = 2**62
 
 
@@ -64,9 +64,9 @@ class IdIndex:
 
     __slots__ = (
         "_forgotten_early",
-        "_grace_ms",
         "_ids_max",
         "_pending",
+        "_remembered_ms",
         "_table",
         "_window_ms",
         "end_offset",
@@ -80,7 +80,7 @@ class IdIndex:
         assert window_ms > 0
         assert ids_max > 0
         self._window_ms = window_ms
-        self._grace_ms = grace_ms(window_ms)
+        self._remembered_ms = remembered_ms(window_ms)
         self._ids_max = ids_max
         self._table = new_table()
         # Of each producer with an open transaction, the entries it added: (first number, count).
@@ -176,26 +176,13 @@ class IdIndex:
             self._pending.setdefault(digest.producer_id, []).append(added)
 
     def _forget(self) -> None:
-        self._table.forget(self.log_time_ms - self._window_ms - self._grace_ms, FOREVER_MS)
+        self._table.forget(self.log_time_ms - self._remembered_ms, FOREVER_MS)
         if len(self._table) > self._ids_max:
             self._forgotten_early += self._table.forget(-FOREVER_MS, self._ids_max)  # G5
 
     def _settle(self, producer_id: int, *, is_committed: bool) -> None:
         for first, count in self._pending.pop(producer_id, ()):
             self._table.settle(first, count, is_committed)  # G4
-
-
-def grace_ms(window_ms: int) -> int:
-    """How much longer than its window an id is remembered."""
-    return min(window_ms, GRACE_MAX_MS)
-
-
-def remembered_ms(window_ms: int) -> int:
-    """How long, by the log's time, an id may matter."""
-    return window_ms + grace_ms(window_ms)
-
-
-NO_LOG_TIME_MS = NO_TIMESTAMP
 
 
 def _delta(entries: bytes, place: int) -> int:

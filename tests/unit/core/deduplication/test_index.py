@@ -8,7 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_PRODUCER_ID, Offset
-from tidelog.core.deduplication.index import Duplicates, IdIndex, grace_ms, remembered_ms
+from tidelog.config.topic import remembered_ms
+from tidelog.core.deduplication.index import Duplicates, IdIndex
 from tidelog.records.digest import BatchDigest, BatchKind
 from tidelog.records.ids import ENTRY, fingerprint
 
@@ -96,7 +97,7 @@ def test_newer_copy_counts_once_the_older_is_too_old() -> None:
 def test_clock_that_is_ahead_does_not_close_the_window_of_others() -> None:
     seen = index()
     seen.on_batch(batch(0, 1, at_ms=1_000))
-    seen.on_batch(batch(1, 2, at_ms=1_000 + WINDOW_MS + grace_ms(WINDOW_MS) - 1))
+    seen.on_batch(batch(1, 2, at_ms=1_000 + remembered_ms(WINDOW_MS) - 1))
     assert judge(seen, 1, at_ms=1_001) == dropped((0, 0))
 
 
@@ -118,7 +119,11 @@ def test_clock_that_is_behind_finds_what_was_seen() -> None:
 
 def test_grace_is_an_hour_at_most() -> None:
     hour_ms = 3_600_000
-    assert (grace_ms(10), grace_ms(hour_ms), grace_ms(5 * hour_ms)) == (10, hour_ms, hour_ms)
+    assert [remembered_ms(window_ms) for window_ms in (10, hour_ms, 5 * hour_ms)] == [
+        20,
+        2 * hour_ms,
+        6 * hour_ms,
+    ]
 
 
 def test_what_is_below_the_log_start_is_not_known() -> None:
