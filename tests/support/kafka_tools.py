@@ -71,6 +71,9 @@ class KafkaTools:
     def consumer_groups(self, *arguments: str) -> str:
         return self._run("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *arguments)
 
+    def transactions(self, *arguments: str) -> str:
+        return self._run("org.apache.kafka.tools.TransactionsCommand", *arguments)
+
     def api_versions(self, *arguments: str) -> str:
         return self._run("org.apache.kafka.tools.BrokerApiVersionsCommand", *arguments)
 

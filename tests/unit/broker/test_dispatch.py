@@ -248,6 +248,22 @@ async def test_api_versions_of_the_future_is_answered_in_version_0() -> None:
 
 
 @in_virtual_time
+async def test_clients_are_told_that_transactions_end_with_an_epoch_of_their_own() -> None:
+    """KIP-890"""
+    async with served_world() as served:
+        client = served.client()
+        values = {"client_software_name": "me", "client_software_version": "1"}
+        client.send(ApiKey.API_VERSIONS, 4, values)
+        (answer,) = client.take()
+        assert answer.finalized_features_epoch >= 0
+        (finalized,) = answer.finalized_features
+        assert finalized.name == "transaction.version"
+        assert (finalized.min_version_level, finalized.max_version_level) == (2, 2)
+        (supported,) = answer.supported_features
+        assert (supported.min_version, supported.max_version) == (0, 2)
+
+
+@in_virtual_time
 async def test_an_exception_in_a_handler_costs_its_connection_only() -> None:
     async with served_world() as served:
         client, other = served.client(), served.client()

@@ -7,13 +7,14 @@ it.
 
 import re
 from dataclasses import dataclass
+from typing import Final
 
 from tidelog.base.errors import ErrorCode
 from tidelog.broker.connection import Answer, Connection
 from tidelog.wire.api import ADVERTISED, SUPPORTED, ApiKey, RequestHeader
 from tidelog.wire.api_versions import (
-    NO_FEATURES_EPOCH,
     ApiVersionsResponse,
+    Feature,
     decode_api_versions,
     encode_api_versions_response,
     encode_unsupported_version,
@@ -21,6 +22,12 @@ from tidelog.wire.api_versions import (
 
 _LEGAL_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = 3
+
+SUPPORTED_FEATURES: Final = (Feature("transaction.version", 0, 2),)
+FINALIZED_FEATURES: Final = (Feature("transaction.version", 2, 2),)
+"""What every broker of a cluster does. Clients end transactions with a new epoch (KIP-890)."""
+FEATURES_EPOCH: Final = 0
+"""They do not change while a cluster runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +50,8 @@ class ApiVersionsHandler:
             error_code=code,
             api_versions={} if code else {int(key): ADVERTISED[key] for key in ADVERTISED},
             throttle_ms=0,
-            supported_features=(),
-            finalized_features_epoch=NO_FEATURES_EPOCH,
-            finalized_features=(),
+            supported_features=SUPPORTED_FEATURES,
+            finalized_features_epoch=FEATURES_EPOCH,
+            finalized_features=FINALIZED_FEATURES,
         )
         return encode_api_versions_response(header.api_version, header.correlation_id, response)

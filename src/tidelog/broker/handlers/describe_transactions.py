@@ -26,6 +26,8 @@ from tidelog.core.transactions.coordinator import DescribeAnswer
 from tidelog.records.transactions import TransactionMetadata
 
 _EPOCH: Final = datetime.fromtimestamp(0, tz=UTC)
+_LAST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999, which is the last one that there is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,4 +98,4 @@ def _topics(metadata: TransactionMetadata) -> Iterator[TopicData]:
 
 def _moment(time_ms: int) -> TZAware:
     # Not parsed: kio refuses whatever is not a whole second, and Kafka's -1 for no time at all.
-    return cast(TZAware, _EPOCH + timedelta(milliseconds=time_ms))
+    return cast(TZAware, _EPOCH + timedelta(milliseconds=min(max(time_ms, -1), _LAST_MS)))

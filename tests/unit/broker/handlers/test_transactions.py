@@ -9,13 +9,21 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+from kio.schema.list_transactions.v2.request import ListTransactionsRequest
+from kio.schema.types import TransactionalId
 
 from tests.support.kio_codec import Values, milliseconds
 from tests.unit.broker.controlled_world import ControlledWorld, controlled_world
+from tests.unit.broker.handlers.samples import context
 from tests.unit.broker.served import Client
 from tests.unit.broker.simulated_loop import in_virtual_time
+from tests.unit.broker.stepped_executor import URGENT
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.broker.handlers.add_partitions_to_txn import AddPartitionsToTxnApi
+from tidelog.broker.handlers.describe_transactions import DescribeTransactionsHandler
+from tidelog.broker.handlers.list_transactions import ListTransactionsHandler
+from tidelog.core.coordinators import partition_of
 from tidelog.records.batch import iter_headers
 from tidelog.wire.add_partitions_to_txn import AddedPartitions, AddedResult
 from tidelog.wire.api import ApiKey
@@ -282,6 +290,60 @@ async def test_offsets_of_a_group_are_part_of_the_transaction() -> None:
         metadata = await _described(asked)
         # Java says that the hash of "group" is 98629247.
         assert metadata == ("Ongoing", {("__consumer_offsets", 98629247 % 3)})
+
+
+@in_virtual_time
+async def test_operators_are_told_about_transactions() -> None:
+    async with asking() as asked:
+        _code, producer_id, _epoch = await asked.init()
+        handler = DescribeTransactionsHandler(transactions=asked.controlled.transactions)
+        request = DescribeTransactionsRequest(
+            transactional_ids=(TransactionalId(ID), TransactionalId("unknown"), TransactionalId(""))
+        )
+        known, unknown, empty = (await handler.handle(request, context())).transaction_states
+        assert (int(known.error_code), known.transaction_state) == (0, "Empty")
+        assert int(unknown.error_code) == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        assert int(empty.error_code) == ErrorCode.INVALID_REQUEST
+        await asked.add((producer_id, 0), {"t": (1, 0)})
+        known, *_others = (await handler.handle(request, context())).transaction_states
+        assert (known.transaction_state, known.producer_id) == ("Ongoing", producer_id)
+        assert [(topic.topic, topic.partitions) for topic in known.topics] == [("t", (0, 1))]
+        assert known.transaction_timeout == milliseconds(TIMEOUT_MS)
+
+
+@in_virtual_time
+async def test_transactions_are_listed() -> None:
+    async with asking() as asked:
+        for name in ("a", "b"):
+            await asked.init(name)
+        handler = ListTransactionsHandler(transactions=asked.controlled.transactions)
+
+        async def found(**wanted: Any) -> tuple[int, tuple[str, ...], list[str]]:
+            answer = await handler.handle(ListTransactionsRequest(**wanted), context())
+            names = sorted(str(each.transactional_id) for each in answer.transaction_states)
+            return int(answer.error_code), answer.unknown_state_filters, names
+
+        assert await found() == (0, (), ["a", "b"])
+        assert await found(state_filters=("Empty", "Open")) == (0, ("Open",), ["a", "b"])
+        assert await found(state_filters=("Ongoing",)) == (0, (), [])
+        assert await found(transactional_id_pattern="a|c") == (0, (), ["a"])
+        invalid = ErrorCode.INVALID_REGULAR_EXPRESSION
+        assert await found(transactional_id_pattern="(") == (invalid, (), [])
+
+
+@in_virtual_time
+async def test_list_is_whole_or_refused() -> None:
+    async with asking() as asked:
+        await asked.init("a")
+        world = asked.controlled.served.world
+        handler = ListTransactionsHandler(transactions=asked.controlled.transactions)
+        world.executor.hold(URGENT)
+        world.elect("__transaction_state", partition_of("a", 2))
+        await world.settle()
+        answer = await handler.handle(ListTransactionsRequest(), context())
+        assert int(answer.error_code) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        world.executor.release(URGENT)
+        await world.settle()
 
 
 async def _described(asked: Asking) -> tuple[str, set[tuple[str, int]]]:
