@@ -15,6 +15,8 @@ from tidelog.broker.handlers.alter_configs import AlterConfigsHandler
 from tidelog.broker.handlers.alter_partition_reassignments import (
     AlterPartitionReassignmentsHandler,
 )
+from tidelog.broker.handlers.consumer_group_describe import ConsumerGroupDescribeHandler
+from tidelog.broker.handlers.consumer_group_heartbeat import ConsumerGroupHeartbeatHandler
 from tidelog.broker.handlers.create_partitions import CreatePartitionsHandler
 from tidelog.broker.handlers.create_topics import CreateTopicsHandler
 from tidelog.broker.handlers.delete_groups import DeleteGroupsHandler
@@ -97,6 +99,10 @@ def admin_handlers(
     handlers |= {
         ApiKey.JOIN_GROUP: JoinGroupHandler(groups=groups),
         ApiKey.SYNC_GROUP: SyncGroupHandler(groups=groups),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatHandler(
+            groups=groups, config=replicas.config.consumer_groups
+        ),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeHandler(groups=groups),
         ApiKey.DESCRIBE_GROUPS: DescribeGroupsHandler(groups=groups),
         ApiKey.LIST_GROUPS: ListGroupsHandler(groups=groups),
         ApiKey.DELETE_GROUPS: DeleteGroupsHandler(groups=groups),

@@ -508,6 +508,7 @@ class Broker:
     ) -> GroupCoordinator:
         return group_coordinator(
             self.config.groups,
+            self.config.consumer_groups,
             partitions=self.partitions,
             clock=self._ports.clock,
             chance=self._ports.chance,

@@ -18,12 +18,14 @@ from tidelog.broker.internal_topics import CONSUMER_OFFSETS
 from tidelog.broker.large_requests import LargeRequests
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.request_tasks import RequestTasks
+from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.config.groups import GroupsConfig
 from tidelog.wire.api import ApiKey
 
 
 def group_coordinator(
     config: GroupsConfig,
+    consumer_config: ConsumerGroupsConfig,
     *,
     partitions: Partitions,
     clock: Clock,
@@ -34,7 +36,7 @@ def group_coordinator(
     """Follows the partitions of `__consumer_offsets`, none of which may have a role yet."""
     shards = Coordinators(
         CONSUMER_OFFSETS,
-        GroupShards(config),
+        GroupShards(config, consumer_config),
         partitions=partitions,
         clock=clock,
         loop=loop,

@@ -7,13 +7,16 @@ shards that this broker runs, as handlers see them.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Final, cast
 from uuid import UUID
 
 from tidelog.base.errors import ErrorCode, RequestRefused, WireError
 from tidelog.broker.coordinators import Coordinators
+from tidelog.broker.group_topics import GroupTopics
 from tidelog.broker.shard_runner import ShardRunner
+from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.config.groups import GroupsConfig
 from tidelog.core.controller.changes import Change, TopicDeleted
 from tidelog.core.controller.image import ClusterImage
@@ -34,12 +37,17 @@ Decide = Callable[[GroupShard, Token, int], Effects]
 class GroupShards:
     """Makes shards, and knows how their records are written."""
 
-    def __init__(self, config: GroupsConfig) -> None:
+    def __init__(self, config: GroupsConfig, consumer_config: ConsumerGroupsConfig) -> None:
         self._config = config
+        self._consumer_config = consumer_config
         self.codec = Codec(config.offsets_topic_compression_codec)
 
     def create(self, *, leader_epoch: int, record_max_bytes: int) -> GroupShard:
-        return GroupShard(config=self._config, record_max_bytes=record_max_bytes)
+        return GroupShard(
+            config=self._config,
+            record_max_bytes=record_max_bytes,
+            consumer_config=self._consumer_config,
+        )
 
     def encode(self, record: object) -> tuple[bytes, bytes | None]:
         return encode_group_record(cast(GroupRecord, record))
@@ -76,6 +84,7 @@ class GroupCoordinator:
         self, shards: Coordinators[GroupShard], loop: asyncio.AbstractEventLoop, chance: Random
     ) -> None:
         self.shards = shards
+        self.topics = GroupTopics()
         self._loop = loop
         self._chance = chance
 
@@ -89,9 +98,15 @@ class GroupCoordinator:
         """What the shard of `group_id` replies, or RequestRefused. Never raises by itself."""
         try:
             require_text(group_id, ErrorCode.INVALID_GROUP_ID)
-            return self.shards.of(group_id).ask(decide, may_write=may_write)
+            informed = partial(self._informed, decide)
+            return self.shards.of(group_id).ask(informed, may_write=may_write)
         except RequestRefused as refused:
             return self.refuse(refused.code)
+
+    def _informed(self, decide: Decide, shard: GroupShard, token: Token, now_ms: int) -> Effects:
+        """Shards learn of topics when they are asked something: one that loads is not told."""
+        shard.know_topics(self.topics.current)
+        return decide(shard, token, now_ms)
 
     def ask_all(self, decide: Decide) -> "list[asyncio.Future[object]]":
         """What each shard of this broker replies."""
@@ -104,8 +119,9 @@ class GroupCoordinator:
         refused.exception()  # Whoever asked may be gone before it looks.
         return refused
 
-    def on_image(self, _image: ClusterImage, changes: Sequence[Change]) -> None:
+    def on_image(self, image: ClusterImage, changes: Sequence[Change]) -> None:
         """Offsets of deleted topics are deleted too."""
+        self.topics.on_image(image, changes)
         deleted = {change.name for change in changes if isinstance(change, TopicDeleted)}
         if deleted:
             self.shards.tell_all(lambda shard, now_ms: shard.on_topics_deleted(deleted, now_ms))

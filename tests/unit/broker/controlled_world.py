@@ -69,6 +69,7 @@ class ControlledWorld:
         )
         self.groups = group_coordinator(
             served.world.config.groups,
+            served.world.config.consumer_groups,
             partitions=served.world.partitions,
             clock=served.world.clock,
             chance=Random(5),

@@ -20,7 +20,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from tidelog.base.errors import ErrorCode, RequestRefused
-from tidelog.base.ids import NO_TOPIC_ID, ProducerId, TopicIdPartition, TopicPartition
+from tidelog.base.ids import ProducerId, TopicIdPartition, TopicPartition
 from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.config.groups import GroupsConfig
 from tidelog.core.coordinators import Effects, Token, Transactional
@@ -283,14 +283,14 @@ class GroupShard:
         self._groups[group_id] = new
         new.on_loaded()
 
-    def on_topics(self, topics: Topics, now_ms: int) -> Effects:
-        """Topics were created or deleted, or have more partitions than before."""
-        self._context.now_ms = now_ms
+    def know_topics(self, topics: Topics) -> None:
+        """Topics were created or deleted, or have more partitions than before, if at all."""
+        if topics is self._context.topics:
+            return
         self._context.topics = topics
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
                 group.on_topics()
-        return self._context.take_effects()
 
     def on_consumer_describe(self, group_id: str, token: Token, now_ms: int) -> Effects:
         """Replies with a ConsumerDescription, or None if there is no such consumer group."""
@@ -377,10 +377,8 @@ class GroupShard:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         if group is None:
             return ErrorCode.NONE
-        topic, number = commit.partition
-        facts = self._context.topics.by_name.get(topic)
-        topic_id = NO_TOPIC_ID if facts is None else facts.topic_id
-        return group.commit_error(request.committer, TopicIdPartition(topic_id, number))
+        partition = TopicIdPartition(commit.value.topic_id, commit.partition.partition)
+        return group.commit_error(request.committer, partition)
 
     def on_fetch(self, request: FetchRequest, token: Token, now_ms: int) -> Effects:
         """Replies with one FetchedOffset for each partition."""

@@ -11,6 +11,8 @@ from tests.support.kio_codec import Values, build, milliseconds
 from tests.unit.broker.controlled_world import ControlledWorld, controlled_world
 from tests.unit.broker.served import Client
 from tidelog.broker.dispatch import Postponed, RequestContext
+from tidelog.broker.handlers.consumer_group_describe import ConsumerGroupDescribeHandler
+from tidelog.broker.handlers.consumer_group_heartbeat import ConsumerGroupHeartbeatHandler
 from tidelog.broker.handlers.delete_groups import DeleteGroupsHandler
 from tidelog.broker.handlers.describe_groups import DescribeGroupsHandler
 from tidelog.broker.handlers.join_group import JoinGroupHandler
@@ -24,6 +26,7 @@ SETTINGS = {
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
 }
 
 
@@ -36,6 +39,10 @@ class Grouped:
         self.cold: dict[ApiKey, Any] = {
             ApiKey.JOIN_GROUP: JoinGroupHandler(groups=groups),
             ApiKey.SYNC_GROUP: SyncGroupHandler(groups=groups),
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatHandler(
+                groups=groups, config=controlled.world.config.consumer_groups
+            ),
+            ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeHandler(groups=groups),
             ApiKey.DESCRIBE_GROUPS: DescribeGroupsHandler(groups=groups),
             ApiKey.LIST_GROUPS: ListGroupsHandler(groups=groups),
             ApiKey.DELETE_GROUPS: DeleteGroupsHandler(groups=groups),

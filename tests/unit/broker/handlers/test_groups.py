@@ -267,6 +267,7 @@ async def test_a_client_without_a_rebalance_time_out_has_that_of_its_session() -
 @in_virtual_time
 async def test_a_damaged_record_leaves_the_others() -> None:
     async with grouped() as one:
-        kind = GroupShards(one.controlled.world.config.groups)
+        config = one.controlled.world.config
+        kind = GroupShards(config.groups, config.consumer_groups)
         assert kind.decode(b"\x00\x01\x00", b"") is None
         assert kind.decode(b"\x00\x02\x00\x01g", None) is not None

@@ -5,7 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.base.errors import ErrorCode, RequestRefused
-from tidelog.base.ids import ProducerEpoch, ProducerId, TopicPartition
+from tidelog.base.ids import (
+    NO_TOPIC_ID,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+    TopicPartition,
+)
 from tidelog.config.groups import GroupsConfig
 from tidelog.core.coordinators import Effects, Reply, Token, Transactional, Write
 from tidelog.core.groups.group import Committer, GroupListing
@@ -244,8 +250,9 @@ class Hosted:
         metadata: str = "",
         expire_ms: int = -1,
         group_id: str = GROUP,
+        topic_id: TopicId = NO_TOPIC_ID,
     ) -> object:
-        value = CommittedOffset(offset, -1, metadata, self.now_ms, expire_ms)
+        value = CommittedOffset(offset, -1, metadata, self.now_ms, expire_ms, topic_id)
         unknown = ErrorCode.GROUP_ID_NOT_FOUND
         request = CommitRequest(group_id, committer, [PartitionCommit(partition, value)], unknown)
         if producer_id is None:

@@ -60,7 +60,7 @@ class ConsumerHosted(Hosted):
         facts = {name: TopicFacts(topic_id(self._ids[name]), counts[name]) for name in counts}
         is_new = facts.keys() != self.topics.by_name.keys()
         self.topics = Topics.of(facts, self.topics.version + is_new)
-        self.perform(self.shard.on_topics(self.topics, self.now_ms))
+        self.shard.know_topics(self.topics)
 
     def partitions(self, topic: str) -> Partitions:
         known = self.topics.by_name[topic]

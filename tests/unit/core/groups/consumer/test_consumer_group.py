@@ -444,7 +444,7 @@ def test_members_commit_in_their_epoch_and_others_do_not() -> None:
 
 def test_a_commit_of_an_older_epoch_holds_for_what_the_member_had_then() -> None:
     """KIP-1251"""
-    world = _world(orders=2, returns=1)
+    world = _world(orders=2, returns=1, other=1)
     anna = Consumer(world, "anna", topics=frozenset(("orders",)))
     anna.beat()
     bert = Consumer(world, "bert", topics=frozenset(("returns",)))
@@ -454,11 +454,14 @@ def test_a_commit_of_an_older_epoch_holds_for_what_the_member_had_then() -> None
     anna.beat()
     assert anna.epoch > 2
     old = _committer(anna, 2)
-    assert world.commit(1, TopicPartition("orders", 0), committer=old) is ErrorCode.NONE
-    stale = world.commit(1, TopicPartition("returns", 0), committer=old)
-    assert stale is ErrorCode.STALE_MEMBER_EPOCH
-    stale = world.commit(1, TopicPartition("other", 0), committer=old)
-    assert stale is ErrorCode.STALE_MEMBER_EPOCH
+
+    def commit(topic: str) -> object:
+        topic_id = world.topics.by_name[topic].topic_id
+        return world.commit(1, TopicPartition(topic, 0), committer=old, topic_id=topic_id)
+
+    assert commit("orders") is ErrorCode.NONE
+    assert commit("returns") is ErrorCode.STALE_MEMBER_EPOCH
+    assert commit("other") is ErrorCode.STALE_MEMBER_EPOCH
 
 
 def test_a_transaction_that_does_not_say_who_commits_is_let_through() -> None:
