@@ -19,23 +19,13 @@ import pytest
 from tests.compatibility.kafka_peer import Broker
 from tests.support.clients import read_partition
 from tests.support.server_process import die_with_parent, wait_until
-from tests.support.subject import SUBJECT
 from tests.support.topics import new_topic, unused_name
-from tidelog.wire.api import SUPPORTED, ApiKey
 
 PROGRAMS = Path(__file__).parent / "clients"
 BUILD_TIMEOUT_S = 240
 RUN_TIMEOUT_S = 90
 RECORD_COUNT = 300
 PARTITION_COUNT = 4
-
-needs_groups = pytest.mark.skipif(
-    SUBJECT != "kafka" and ApiKey.JOIN_GROUP not in SUPPORTED, reason="groups are not served yet"
-)
-needs_transactions = pytest.mark.skipif(
-    SUBJECT != "kafka" and ApiKey.TXN_OFFSET_COMMIT not in SUPPORTED,
-    reason="transactions are not served yet",
-)
 
 
 class ForeignClient:
@@ -101,7 +91,6 @@ def _printed(output: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.read_bytes().splitlines()]
 
 
-@needs_groups
 def test_group_of_one_reads_every_record_once(
     broker: Broker, client: ForeignClient, filled: str
 ) -> None:
@@ -110,7 +99,6 @@ def test_group_of_one_reads_every_record_once(
     assert Counter(one["value"] for one in read) == Counter(map(str, range(RECORD_COUNT)))
 
 
-@needs_groups
 def test_members_of_a_group_share_the_partitions(
     broker: Broker, client: ForeignClient, tmp_path: Path
 ) -> None:
@@ -145,7 +133,6 @@ def test_members_of_a_group_share_the_partitions(
         assert not owned[0] & owned[1], "a partition has two owners"
 
 
-@needs_transactions
 def test_transactions_are_seen_whole_or_not_at_all(
     broker: Broker, client: ForeignClient, filled: str
 ) -> None:

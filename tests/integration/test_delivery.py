@@ -25,11 +25,6 @@ from tests.support.clients import CLIENT_TIMEOUT_S
 from tests.support.three_brokers import ThreeBrokers
 from tests.support.topics import unused_name
 from tidelog.client import Producer
-from tidelog.wire.api import SUPPORTED, ApiKey
-
-needs_transactions = pytest.mark.skipif(
-    ApiKey.TXN_OFFSET_COMMIT not in SUPPORTED, reason="transactions are not served yet"
-)
 
 RECORD_COUNT = 20
 KILLED_AT = 10
@@ -117,7 +112,6 @@ def test_recipe_keeps_its_promise(
     assert verdict(output.read_bytes().splitlines(), "record") == expected
 
 
-@needs_transactions
 @pytest.mark.parametrize("killed_after", ["process", "commit"])
 def test_exactly_once_is_neither_lost_nor_repeated(
     bootstrap: str, topic: str, killed_after: str

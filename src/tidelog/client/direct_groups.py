@@ -1,4 +1,8 @@
-"""OffsetDelete, for which confluent-kafka has no call."""
+"""Requests about the offsets of groups that are not left to confluent-kafka.
+
+OffsetDelete, for which it has no call; and OffsetFetch, because librdkafka (2.16) does not survive
+an administrator's being told that a coordinator has moved.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,11 +12,32 @@ from kio.schema.offset_delete.v0.request import (
     OffsetDeleteRequestTopic,
 )
 from kio.schema.offset_delete.v0.response import OffsetDeleteResponse
+from kio.schema.offset_fetch.v8.request import OffsetFetchRequest, OffsetFetchRequestGroup
+from kio.schema.offset_fetch.v8.response import OffsetFetchResponse
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32
 
 from tidelog.client.asking import ask, require_success
 from tidelog.client.bootstrap import Address
+from tidelog.client.group_values import PartitionKey
+
+
+def committed_offsets(
+    address: Address, group_id: str, *, timeout_s: float
+) -> dict[PartitionKey, int]:
+    """Every offset that the group has committed, as its coordinator knows them."""
+    group = OffsetFetchRequestGroup(group_id=GroupId(group_id), topics=None)
+    request = OffsetFetchRequest(groups=(group,), require_stable=False)
+    (answer,) = ask(address, request, OffsetFetchResponse, timeout_s=timeout_s).groups
+    require_success(answer.error_code, None)
+    found = {}
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            require_success(partition.error_code, None)
+            if partition.committed_offset >= 0:
+                key = PartitionKey(topic.name, partition.partition_index)
+                found[key] = int(partition.committed_offset)
+    return found
 
 
 def delete_offsets(

@@ -6,15 +6,13 @@ partition, and whose transaction is open there.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from kio.schema.describe_producers.v0.request import DescribeProducersRequest, TopicRequest
 from kio.schema.describe_producers.v0.response import DescribeProducersResponse, ProducerState
 from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
 from kio.schema.describe_transactions.v0.response import TopicData
 from kio.schema.errors import ErrorCode
-from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
-from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
 from kio.schema.list_transactions.v0.request import ListTransactionsRequest
 from kio.schema.list_transactions.v0.response import ListTransactionsResponse
 from kio.schema.response_header.v1.header import ResponseHeader
@@ -26,7 +24,7 @@ from kio.schema.write_txn_markers.v1.request import (
 )
 from kio.schema.write_txn_markers.v1.response import WriteTxnMarkersResponse
 from kio.static.constants import EntityType
-from kio.static.primitive import i8, i16, i32, i32Timedelta, i64
+from kio.static.primitive import i16, i32, i32Timedelta, i64
 
 from tidelog.client.asking import ask, require_success
 from tidelog.client.bootstrap import Address
@@ -37,9 +35,6 @@ from tidelog.client.transaction_values import (
     TransactionListing,
 )
 from tidelog.client.values import BrokerNode
-
-GROUP: Final = 0
-TRANSACTION: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +67,6 @@ class DescribeTransactionsResponse:
     __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
     transaction_states: tuple[TransactionState, ...]
-
-
-def find_coordinator(address: Address, key: str, kind: int, *, timeout_s: float) -> BrokerNode:
-    """Who coordinates a group or a transactional id, as the broker at `address` knows it."""
-    request = FindCoordinatorRequest(key_type=i8(kind), coordinator_keys=(key,))
-    answer = ask(address, request, FindCoordinatorResponse, timeout_s=timeout_s)
-    (found,) = answer.coordinators
-    require_success(found.error_code, found.error_message)
-    return BrokerNode(id=found.node_id, host=found.host, port=found.port, rack=None)
 
 
 def list_transactions(

@@ -3,10 +3,10 @@
 Every call blocks until the cluster has answered and raises `ClientError` if the answer is no.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Self, TypeVar
 
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
@@ -19,8 +19,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     MemberDescription,
 )
 
+from tidelog.client import direct_groups
 from tidelog.client.admin import Admin
-from tidelog.client.bootstrap import Address
+from tidelog.client.bootstrap import Address, parse_bootstrap
+from tidelog.client.coordinators import GROUP, ask_coordinator
 from tidelog.client.errors import RequestFailed
 from tidelog.client.group_values import (
     GroupDescription,
@@ -32,8 +34,6 @@ from tidelog.client.group_values import (
 from tidelog.client.offset_reset import PlannedOffset, Reset, ToTimestamp, plan_reset
 from tidelog.client.translation import failure, translated
 from tidelog.client.values import OffsetBounds
-
-_NO_OFFSET: Final = 0
 
 T = TypeVar("T")
 
@@ -93,15 +93,12 @@ class Groups:
 
     def committed(self, group_id: str) -> dict[PartitionKey, int]:
         """The offsets that the group has committed."""
-        asked = ConsumerGroupTopicPartitions(group_id)
-        (answer,) = self._client.list_consumer_group_offsets(
-            [asked], request_timeout=self._timeout_s
-        ).values()
-        return {
-            PartitionKey(each.topic, each.partition): each.offset
-            for each in self._checked(self._wait(answer))
-            if each.offset >= _NO_OFFSET
-        }
+        return self._ask_coordinator(
+            group_id,
+            lambda address: direct_groups.committed_offsets(
+                address, group_id, timeout_s=self._timeout_s
+            ),
+        )
 
     def positions(self, group: GroupDescription) -> list[GroupPosition]:
         """How far the group is in every partition that it has committed to or that is assigned."""
@@ -157,10 +154,13 @@ class Groups:
 
     def delete_offsets(self, group_id: str, keys: Iterable[PartitionKey]) -> None:
         """Forget what the group has committed to these partitions."""
-        from tidelog.client import direct_groups  # noqa: PLC0415 - loads kio
-
-        address = self._coordinator(group_id)
-        direct_groups.delete_offsets(address, group_id, _by_topic(keys), timeout_s=self._timeout_s)
+        topics = _by_topic(keys)
+        self._ask_coordinator(
+            group_id,
+            lambda address: direct_groups.delete_offsets(
+                address, group_id, topics, timeout_s=self._timeout_s
+            ),
+        )
 
     def delete(self, group_id: str) -> None:
         """Delete a group without members, and its offsets."""
@@ -180,12 +180,14 @@ class Groups:
             ).items()
         }
 
-    def _coordinator(self, group_id: str) -> Address:
-        (answer,) = self._client.describe_consumer_groups(
-            [group_id], request_timeout=self._timeout_s
-        ).values()
-        node = self._wait(answer).coordinator
-        return Address(node.host, node.port)
+    def _ask_coordinator(self, group_id: str, question: Callable[[Address], T]) -> T:
+        return ask_coordinator(
+            parse_bootstrap(self._bootstrap),
+            group_id,
+            GROUP,
+            lambda coordinator: question(Address(coordinator.host, coordinator.port)),
+            timeout_s=self._timeout_s,
+        )
 
     def _checked(self, answer: ConsumerGroupTopicPartitions) -> Sequence[TopicPartition]:
         partitions = answer.topic_partitions or []

@@ -12,6 +12,7 @@ from typing import Self
 from tidelog.client import direct_transactions as direct
 from tidelog.client.admin import Admin
 from tidelog.client.bootstrap import Address
+from tidelog.client.coordinators import TRANSACTION, ask_coordinator
 from tidelog.client.errors import RequestFailed
 from tidelog.client.group_values import PartitionKey
 from tidelog.client.transaction_values import (
@@ -59,26 +60,21 @@ class Transactions:
 
     def describe(self, transactional_id: str) -> TransactionDescription:
         """What its coordinator knows; RequestFailed if there is no such id."""
-        coordinator = self.coordinator(transactional_id)
         try:
-            return direct.describe_transaction(
-                coordinator, transactional_id, timeout_s=self._timeout_s
+            return ask_coordinator(
+                [Address(broker.host, broker.port) for broker in self._brokers()],
+                transactional_id,
+                TRANSACTION,
+                lambda coordinator: direct.describe_transaction(
+                    coordinator, transactional_id, timeout_s=self._timeout_s
+                ),
+                timeout_s=self._timeout_s,
             )
         except RequestFailed as error:
             if error.code_name in _UNKNOWN:
                 sentence = f"there is no transactional id {transactional_id}"
                 raise RequestFailed(error.code_name, sentence) from error
             raise
-
-    def coordinator(self, transactional_id: str) -> BrokerNode:
-        """Who coordinates it, whether it is in use or not."""
-        broker = self._brokers()[0]
-        return direct.find_coordinator(
-            Address(broker.host, broker.port),
-            transactional_id,
-            direct.TRANSACTION,
-            timeout_s=self._timeout_s,
-        )
 
     def producers(self, topic: str, partitions: Iterable[int]) -> list[PartitionProducer]:
         """The producers that leaders remember in these partitions."""

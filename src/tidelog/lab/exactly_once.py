@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tidelog.client.admin import Admin
 from tidelog.client.application_producer import Producer
 from tidelog.client.bootstrap import parse_bootstrap
-from tidelog.client.direct_transactions import GROUP, TRANSACTION, find_coordinator
+from tidelog.client.coordinators import GROUP, TRANSACTION, find_coordinator
 from tidelog.client.errors import ClientError
 from tidelog.client.groups import Groups
 from tidelog.client.membership import TopicView
@@ -58,6 +58,7 @@ SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "1000",
     "group.consumer.heartbeat.interval.ms": "1000",
 }
 _TOPIC_SETTINGS: Final = {"min.insync.replicas": "2", "segment.bytes": "1048576"}
