@@ -344,12 +344,14 @@ class Simulation:
         try:
             self._world.run_until(is_at_rest, within_s=AT_REST_WITHIN_S)
         except NeverHappened:
+            for guest in self._guests:
+                if not guest.is_at_rest:
+                    raise self.cluster.fail("everybody comes to rest", guest.unrest) from None
             ends = [self._ends(partition) for partition in range(PARTITION_COUNT)]
             waiting = [one for one in self._producers if not one.is_done]
             raise self.cluster.fail(
                 "replicas become equal when nobody writes",
-                f"log end and high watermark by broker are {ends}, {len(waiting)} producers wait"
-                + "".join(f", {guest.unrest}" for guest in self._guests),
+                f"log end and high watermark by broker are {ends}, {len(waiting)} producers wait",
             ) from None
         self._world.run_for(1.0)
 
