@@ -1,0 +1,369 @@
+"""Consumer groups by clients that other people wrote (G1, P3): classic protocol, any assignor.
+
+Members share partitions, commit, come and go; who comes after them starts where they stopped.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from kafka import KafkaConsumer
+
+from tests.compatibility.kafka_peer import Broker, new_broker
+from tests.support.clients import numbered_records, send
+from tests.support.confluent import admin_client, new_consumer, only
+from tests.support.kafka_tools import KafkaTools
+from tests.support.server_process import wait_until
+from tests.support.subject import BROKER_COUNT
+from tests.support.topics import new_topic, unused_name
+
+PARTITION_COUNT = 6
+RECORD_COUNT = 120
+TIMEOUT_S = 45.0
+SETTINGS = {
+    "offsets.topic.replication.factor": str(BROKER_COUNT),
+    "offsets.topic.num.partitions": "5",
+    "group.initial.rebalance.delay.ms": "100",
+}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with new_broker(tmp_path_factory.mktemp("broker"), SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def tools(kafka_jars: None, broker: Broker) -> KafkaTools:
+    return KafkaTools(broker.bootstrap)
+
+
+@pytest.fixture
+def topic(broker: Broker) -> str:
+    """Filled, with the same number of records in each partition."""
+    topic = new_topic(broker.bootstrap, partition_count=PARTITION_COUNT)
+    fill(broker, topic)
+    return topic
+
+
+def fill(broker: Broker, topic: str) -> None:
+    count = RECORD_COUNT // PARTITION_COUNT
+    records = numbered_records(count, value_size_bytes=20, seed=topic)
+    for partition in range(PARTITION_COUNT):
+        send(broker.bootstrap, topic, records, partition=partition, settings={})
+
+
+class Members:
+    """Consumers of one group, each with a thread that polls, as applications have it."""
+
+    def __init__(self, broker: Broker, group: str, topic: str, **settings: object) -> None:
+        self._bootstrap = broker.bootstrap
+        self._settings = {"group.id": group, "auto.offset.reset": "earliest", **settings}
+        self._topic = topic
+        self._stopping: list[threading.Event] = []
+        self._threads: list[threading.Thread] = []
+        self._assigned: list[set[int]] = []
+        self.read: list[tuple[int, int]] = []
+        """Partition and offset of everything that any of them read."""
+
+    def __enter__(self) -> "Members":
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        for number in range(len(self._threads)):
+            self.stop(number)
+
+    def start(self, **settings: object) -> int:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "log_level": 0,
+                "session.timeout.ms": 10_000,
+                "heartbeat.interval.ms": 300,
+                "enable.auto.commit": False,
+                **self._settings,
+                **settings,
+            }
+        )
+        consumer.subscribe([self._topic])
+        stopping = threading.Event()
+        number = len(self._threads)
+        thread = threading.Thread(target=self._poll, args=(number, consumer, stopping))
+        self._assigned.append(set())
+        self._stopping.append(stopping)
+        self._threads.append(thread)
+        thread.start()
+        return number
+
+    def _poll(self, number: int, consumer: Consumer, stopping: threading.Event) -> None:
+        """Everything about a consumer is asked by its own thread."""
+        while not stopping.is_set():
+            message = consumer.poll(0.1)
+            self._assigned[number] = {one.partition for one in consumer.assignment()}
+            if message is None or message.error() is not None:
+                continue
+            self.read.append(_place(message))
+            with suppress(KafkaException):  # A rebalance may come between; it is read again then.
+                consumer.commit(message=message, asynchronous=False)
+        consumer.close()
+
+    def stop(self, number: int) -> None:
+        self._stopping[number].set()
+        self._threads[number].join(TIMEOUT_S)
+        assert not self._threads[number].is_alive()
+
+    def assignments(self, *numbers: int) -> list[set[int]]:
+        """The partitions of each, when it last looked."""
+        return [self._assigned[number] for number in numbers]
+
+    def share_everything(self, *numbers: int) -> bool:
+        """Each partition is somebody's, nobody's twice, and nobody has none."""
+        assigned = self.assignments(*numbers)
+        return all(assigned) and sorted(p for one in assigned for p in one) == list(
+            range(PARTITION_COUNT)
+        )
+
+    def until_shared(self, *numbers: int) -> None:
+        wait_until(lambda: self.share_everything(*numbers), within_s=TIMEOUT_S, what="a fair share")
+
+
+def _place(message: Message) -> tuple[int, int]:
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return partition, offset
+
+
+def everything() -> list[tuple[int, int]]:
+    per_partition = RECORD_COUNT // PARTITION_COUNT
+    return [(p, offset) for p in range(PARTITION_COUNT) for offset in range(per_partition)]
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
+def test_members_share_the_partitions_as_they_come_and_go(
+    broker: Broker, topic: str, assignor: str
+) -> None:
+    settings = {"partition.assignment.strategy": assignor}
+    with Members(broker, unused_name(), topic, **settings) as members:
+        first = members.start()
+        members.until_shared(first)
+        second, third = members.start(), members.start()
+        members.until_shared(first, second, third)
+        members.stop(second)
+        members.until_shared(first, third)
+        wait_until(
+            lambda: set(members.read) == set(everything()), within_s=TIMEOUT_S, what="all records"
+        )
+
+
+def test_who_comes_after_starts_where_the_others_stopped(broker: Broker, topic: str) -> None:
+    group = unused_name()
+    with Members(broker, group, topic) as members:
+        members.start()
+        wait_until(
+            lambda: len(members.read) == RECORD_COUNT, within_s=TIMEOUT_S, what="all records"
+        )
+    fill(broker, topic)
+    with Members(broker, group, topic) as members:
+        members.start()
+        wait_until(
+            lambda: len(members.read) == RECORD_COUNT, within_s=TIMEOUT_S, what="the new ones"
+        )
+        assert min(offset for _, offset in members.read) == RECORD_COUNT // PARTITION_COUNT
+
+
+def test_offsets_are_committed_by_themselves(broker: Broker, topic: str) -> None:
+    group = unused_name()
+    settings: dict[str, str | int | bool] = {
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": True,
+        "auto.commit.interval.ms": 100,
+    }
+    with new_consumer(broker.bootstrap, settings) as consumer:
+        consumer.subscribe([topic])
+        read = 0
+        while read < RECORD_COUNT:
+            read += consumer.poll(1.0) is not None
+        partitions = [TopicPartition(topic, number) for number in range(PARTITION_COUNT)]
+
+        def is_committed() -> bool:
+            consumer.poll(0)
+            found = consumer.committed(partitions, TIMEOUT_S)
+            return sum(max(one.offset, 0) for one in found) == RECORD_COUNT
+
+        wait_until(is_committed, within_s=TIMEOUT_S, what="a commit of everything")
+
+
+def test_a_static_member_restarts_without_a_rebalance(broker: Broker, topic: str) -> None:
+    group = unused_name()
+    with Members(broker, group, topic, **{"session.timeout.ms": 30_000}) as members:
+        first = members.start(**{"group.instance.id": "one"})
+        second = members.start(**{"group.instance.id": "two"})
+        members.until_shared(first, second)
+        before = members.assignments(first, second)
+        members.stop(second)  # Static members do not say that they leave.
+        third = members.start(**{"group.instance.id": "two"})
+        wait_until(
+            lambda: members.assignments(first, third) == before,
+            within_s=TIMEOUT_S,
+            what="the old place",
+        )
+
+
+def test_a_member_that_dies_is_replaced(broker: Broker, topic: str) -> None:
+    group = unused_name()
+    with ExitStack() as stack, Members(broker, group, topic) as members:
+        dying = stack.enter_context(
+            new_consumer(
+                broker.bootstrap,
+                {"group.id": group, "session.timeout.ms": 6_000, "max.poll.interval.ms": 6_000},
+            )
+        )
+        dying.subscribe([topic])
+        wait_until(
+            lambda: dying.poll(0.1) is None and len(dying.assignment()) == PARTITION_COUNT,
+            within_s=TIMEOUT_S,
+            what="everything for one",
+        )
+        survivor = members.start()  # The other does not poll any more.
+        members.until_shared(survivor)
+
+
+def test_kafka_python_consumes_in_a_group(broker: Broker, topic: str) -> None:
+    group = unused_name()
+
+    def consume(expected: int) -> list[int]:
+        consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=broker.bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            consumer_timeout_ms=int(TIMEOUT_S * 1000),
+        )
+        offsets = []
+        for record in consumer:
+            offsets.append(record.offset)
+            if len(offsets) == expected:
+                break
+        consumer.commit()
+        consumer.close()
+        return offsets
+
+    assert len(consume(RECORD_COUNT)) == RECORD_COUNT
+    fill(broker, topic)
+    assert min(consume(RECORD_COUNT)) == RECORD_COUNT // PARTITION_COUNT
+
+
+def test_aiokafka_consumes_in_a_group(broker: Broker, topic: str) -> None:
+    group = unused_name()
+
+    async def consume() -> int:
+        consumers = [
+            AIOKafkaConsumer(
+                topic,
+                bootstrap_servers=broker.bootstrap,
+                group_id=group,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+            )
+            for _ in range(2)
+        ]
+        await asyncio.gather(*(consumer.start() for consumer in consumers))
+        try:
+            places: set[tuple[int, int]] = set()
+            async with asyncio.timeout(TIMEOUT_S):
+                while len(places) < RECORD_COUNT:
+                    for consumer in consumers:
+                        batches = await consumer.getmany(timeout_ms=100)
+                        places |= {(r.partition, r.offset) for b in batches.values() for r in b}
+                        with suppress(Exception):
+                            await consumer.commit()
+            return len(places)
+        finally:
+            await asyncio.gather(*(consumer.stop() for consumer in consumers))
+
+    assert asyncio.run(consume()) == RECORD_COUNT
+
+
+def test_groups_are_administrated(broker: Broker, topic: str) -> None:
+    group = unused_name()
+    admin = admin_client(broker.bootstrap)
+    with Members(broker, group, topic) as members:
+        first, second = members.start(), members.start()
+        members.until_shared(first, second)
+        described = only(admin.describe_consumer_groups([group]))
+        assert described.state is ConsumerGroupState.STABLE
+        assert len(described.members) == 2
+        assigned = [
+            one for member in described.members for one in member.assignment.topic_partitions
+        ]
+        assert sorted(one.partition for one in assigned) == list(range(PARTITION_COUNT))
+        listed = admin.list_consumer_groups().result(TIMEOUT_S)
+        assert group in {one.group_id for one in listed.valid}
+        assert _refused(lambda: only(admin.delete_consumer_groups([group])))
+        wait_until(lambda: len(members.read) >= RECORD_COUNT, within_s=TIMEOUT_S, what="all read")
+    only(admin.delete_consumer_groups([group]))
+    listed = admin.list_consumer_groups().result(TIMEOUT_S)
+    assert group not in {one.group_id for one in listed.valid}
+
+
+def _refused(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except KafkaException:
+        return True
+    return False
+
+
+class TestConsumerGroupCommand:
+    """Kafka's own tool."""
+
+    def test_offsets_are_reset_shown_and_deleted(
+        self, broker: Broker, topic: str, tools: KafkaTools
+    ) -> None:
+        group = unused_name()
+        chosen = ("--group", group, "--topic", topic)
+        tools.consumer_groups(*chosen, "--reset-offsets", "--to-earliest", "--execute")
+        tools.consumer_groups(*chosen, "--reset-offsets", "--shift-by", "5", "--execute")
+        lines = _rows(tools.consumer_groups("--describe", "--group", group), group)
+        assert len(lines) == PARTITION_COUNT
+        per_partition = RECORD_COUNT // PARTITION_COUNT
+        assert {tuple(line[3:6]) for line in lines} == {
+            ("5", str(per_partition), str(per_partition - 5))
+        }
+        assert group in tools.consumer_groups("--list")
+        tools.consumer_groups("--delete-offsets", *chosen)
+        assert not _rows(tools.consumer_groups("--describe", "--group", group), group)
+        tools.consumer_groups("--delete", "--group", group)
+        assert group not in tools.consumer_groups("--list").split()
+
+    def test_members_and_state_are_shown(
+        self, broker: Broker, topic: str, tools: KafkaTools
+    ) -> None:
+        group = unused_name()
+        with Members(broker, group, topic) as members:
+            first, second = members.start(), members.start()
+            members.until_shared(first, second)
+            shown = _rows(tools.consumer_groups("--describe", "--group", group, "--members"), group)
+            assert len(shown) == 2
+            (state,) = _rows(
+                tools.consumer_groups("--describe", "--group", group, "--state"), group
+            )
+            assert "Stable" in state
+            assert "range" in state
+
+
+def _rows(printed: str, group: str) -> list[Sequence[str]]:
+    return [line.split() for line in printed.splitlines() if line.startswith(f"{group} ")]
