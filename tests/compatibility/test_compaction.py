@@ -1,0 +1,225 @@
+"""What Kafka's cleaner leaves of a log and what ours leaves of the same (S5).
+
+Both brokers get the same batches: keys, tombstones, records without keys, idempotent producers in
+every codec, transactions that commit and that abort. Nothing is compacted while they are written;
+then both are told to, once, and what is left is compared, batch by batch. Three rounds of it, with
+no time for tombstones, so that those and the markers of transactions go as well.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.clients import StoredRecord, create_topic, read_committed, read_partition
+from tests.support.kafka_process import ALONE, KafkaProcess
+from tests.support.server_process import wait_until
+from tidelog.records.batch import BatchHeader, iter_headers
+
+pytestmark = pytest.mark.one_broker
+
+TOPIC = "accounts"
+SETTINGS = {"log.cleaner.backoff.ms": "100", "log.initial.task.delay.ms": "0"}
+CONFIG = {
+    "cleanup.policy": "delete",
+    "internal.segment.bytes": "1200",
+    "index.interval.bytes": "200",
+    "min.cleanable.dirty.ratio": "1.0",
+    "delete.retention.ms": "0",
+    "file.delete.delay.ms": "100",
+}
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+ROUNDS = 3
+# What must not depend on who compacted. The others are a checksum, the size that a compressor
+# came to, ids that each cluster gives out by itself, and the time of the broker.
+COMPARED = (
+    "base_offset",
+    "last_offset_delta",
+    "attributes",
+    "producer_epoch",
+    "base_sequence",
+    "record_count",
+)
+
+Broker = BrokerProcess | KafkaProcess
+
+
+class Left(NamedTuple):
+    """What a broker has after a round."""
+
+    segments: Sequence[str]
+    batches: Sequence[tuple[object, ...]]
+    records: Sequence[tuple[object, ...]]
+    committed: Sequence[tuple[object, ...]]
+
+
+class Writers:
+    """The same producers at each of the two brokers."""
+
+    def __init__(self, bootstrap: str) -> None:
+        settings = {"bootstrap.servers": bootstrap, "linger.ms": 10_000, "log_level": 0}
+        self._plain = [
+            Producer({**settings, "compression.type": codec, "enable.idempotence": idempotent})
+            for codec, idempotent in zip(CODECS, (False, True, False, True, True), strict=True)
+        ]
+        self._transactional = Producer({**settings, "transactional.id": "teller"})
+        self._transactional.init_transactions(30)
+        self._numbers = count()
+        self._reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "watermarks"})
+        self._end_offset = 0
+
+    def write(self, round_number: int) -> None:
+        """Some of everything; a flush makes one batch of what was produced before it."""
+        for turn in range(6):
+            for producer in self._plain:
+                self._write_batch(producer, 4 + turn % 3)
+            self._transactional.begin_transaction()
+            self._write_batch(self._transactional, 3)
+            self._write_batch(self._plain[0], 2)
+            self._write_batch(self._transactional, 2)
+            if (turn + round_number) % 2:
+                self._transactional.commit_transaction(30)
+            else:
+                self._transactional.abort_transaction(30)
+            self._end_offset += 1
+            # The marker may come after the answer. What is written next must not overtake it.
+            wait_until(self._is_marked, within_s=30, what="the transaction is marked as ended")
+        self._write_batch(self._plain[1], 3)  # Readers wait for a record with the last offset.
+
+    def _is_marked(self) -> bool:
+        partition = TopicPartition(TOPIC, 0)
+        _, high_watermark = self._reader.get_watermark_offsets(partition, timeout=10)
+        return bool(high_watermark == self._end_offset)
+
+    def _write_batch(self, producer: Producer, record_count: int) -> None:
+        for _ in range(record_count):
+            number = next(self._numbers)
+            key = None if number % 23 == 0 else b"key-%d" % (number * 7 % 31)
+            value = None if number % 5 == 0 else b"%d" % number + b"x" * (number % 40)
+            producer.produce(
+                TOPIC,
+                value,
+                key,
+                partition=0,
+                timestamp=1_700_000_000_000 + number * 37 % 1000,
+                headers=[("number", b"%d" % number)],
+            )
+        assert producer.flush(30) == 0
+        self._end_offset += record_count
+
+
+@pytest.fixture(scope="module")
+def rounds(kafka_jars: None, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Left, Left]]:
+    """What Kafka has left after each round, and what we have."""
+    folder = tmp_path_factory.mktemp("compaction")
+    brokers: list[Broker] = [
+        KafkaProcess(folder / "theirs", SETTINGS, heap_mib=256),
+        BrokerProcess(folder / "ours", {**SETTINGS, **ALONE}),
+    ]
+    with ExitStack() as running:
+        for broker in brokers:
+            running.enter_context(broker)
+            create_topic(broker.bootstrap, TOPIC, partition_count=1, config=CONFIG)
+        return list(_played(brokers))
+
+
+def _played(brokers: Sequence[Broker]) -> Iterator[tuple[Left, Left]]:
+    writers = [Writers(broker.bootstrap) for broker in brokers]
+    for number in range(ROUNDS):
+        for writer in writers:
+            writer.write(number)
+        for broker in brokers:
+            alter(broker, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0"})
+        for broker in brokers:
+            wait_until(
+                lambda broker=broker: is_compacted(broker),  # type: ignore[misc]
+                within_s=60,
+                what=f"{broker.name} has compacted all that may be",
+            )
+            # Or records without keys would be refused.
+            alter(broker, {"cleanup.policy": "delete", "min.cleanable.dirty.ratio": "1.0"})
+        theirs, ours = (left_by(broker) for broker in brokers)
+        yield theirs, ours
+
+
+def alter(broker: Broker, settings: dict[str, str]) -> None:
+    resource = ConfigResource(
+        ResourceType.TOPIC,
+        TOPIC,
+        incremental_configs=[
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in settings.items()
+        ],
+    )
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
+
+
+def folder_of(broker: Broker) -> Path:
+    return broker.data_folder / f"{TOPIC}-0"
+
+
+def logs_of(broker: Broker) -> list[Path]:
+    return sorted(folder_of(broker).glob("*.log"))
+
+
+def is_compacted(broker: Broker) -> bool:
+    """Up to the segment that is being written."""
+    path = broker.data_folder / "cleaner-offset-checkpoint"
+    lines = path.read_text().splitlines()[2:] if path.exists() else []
+    offsets = {line.split(" ")[0]: int(line.split(" ")[2]) for line in lines}
+    return offsets.get(TOPIC) == int(logs_of(broker)[-1].stem)
+
+
+def left_by(broker: Broker) -> Left:
+    headers = [header for path in logs_of(broker) for _, header in iter_headers(path.read_bytes())]
+    return Left(
+        segments=[path.stem for path in logs_of(broker)],
+        batches=[compared(header) for header in headers],
+        records=[seen(one) for one in read_partition(broker.bootstrap, TOPIC, 0)],
+        committed=[seen(one) for one in read_committed(broker.bootstrap, TOPIC, 0)],
+    )
+
+
+def compared(header: BatchHeader) -> tuple[object, ...]:
+    # The broker's clock stamps markers.
+    time_ms = None if header.is_control else header.max_timestamp_ms
+    return (*(getattr(header, name) for name in COMPARED), time_ms)
+
+
+def seen(record: StoredRecord) -> tuple[object, ...]:
+    return record.offset, record.timestamp_ms, record.key, record.value, record.headers
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_same_records_are_left(rounds: list[tuple[Left, Left]], number: int) -> None:
+    theirs, ours = rounds[number]
+    assert ours.records == theirs.records
+    assert ours.committed == theirs.committed
+    assert len(ours.committed) > 0
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_same_batches_are_left(rounds: list[tuple[Left, Left]], number: int) -> None:
+    """Emptied ones, markers and delete horizons included."""
+    theirs, ours = rounds[number]
+    assert ours.batches == theirs.batches
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_same_segments_are_left(rounds: list[tuple[Left, Left]], number: int) -> None:
+    theirs, ours = rounds[number]
+    assert ours.segments == theirs.segments
