@@ -339,6 +339,27 @@ class TestLogDirsCommand:
         assert not any(entry["isFuture"] for entry in log_dir["partitions"])
 
 
+class TestFeatureCommand:
+    def test_features_are_described_with_their_levels(self, tools: KafkaTools) -> None:
+        lines = tools.features("describe").splitlines()
+        levels = {
+            words[1]: (words[3], words[5], words[7])
+            for line in lines
+            if (words := line.split())[1] in {"group.version", "transaction.version"}
+        }
+        assert levels == {"group.version": ("0", "1", "1"), "transaction.version": ("0", "2", "2")}
+
+    def test_level_in_force_is_granted_and_one_that_does_not_exist_refused(
+        self, tools: KafkaTools
+    ) -> None:
+        command = "org.apache.kafka.tools.FeatureCommand"
+        granted = tools.features("upgrade", "--feature", "transaction.version=2")
+        assert "transaction.version was upgraded to 2" in granted
+        refused = tools.attempt(command, "upgrade", "--feature", "transaction.version=3")
+        assert refused.exit_code == 1
+        assert "Invalid update version 3 for feature transaction.version" in str(refused)
+
+
 class TestBrokerApiVersions:
     def test_every_advertised_version_is_one_the_java_client_can_speak(
         self, tools: KafkaTools

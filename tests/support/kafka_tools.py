@@ -74,6 +74,9 @@ class KafkaTools:
     def transactions(self, *arguments: str) -> str:
         return self._run("org.apache.kafka.tools.TransactionsCommand", *arguments)
 
+    def features(self, *arguments: str) -> str:
+        return self._run("org.apache.kafka.tools.FeatureCommand", *arguments)
+
     def api_versions(self, *arguments: str) -> str:
         return self._run("org.apache.kafka.tools.BrokerApiVersionsCommand", *arguments)
 

@@ -40,6 +40,7 @@ from tidelog.broker.handlers.list_partition_reassignments import (
 from tidelog.broker.handlers.list_transactions import ListTransactionsHandler
 from tidelog.broker.handlers.offset_delete import OffsetDeleteHandler
 from tidelog.broker.handlers.sync_group import SyncGroupHandler
+from tidelog.broker.handlers.update_features import UpdateFeaturesHandler
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.replicas import Replicas
@@ -87,6 +88,7 @@ def admin_handlers(
         ApiKey.ALTER_CONFIGS: told(AlterConfigsHandler(controller=requests)),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: told(IncrementalAlterConfigsHandler(controller=requests)),
         ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(partitions=partitions),
+        ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(),
         ApiKey.LIST_CONFIG_RESOURCES: ListConfigResourcesHandler(partitions=partitions),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsHandler(
             partitions=partitions,

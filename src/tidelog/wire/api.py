@@ -177,6 +177,7 @@ SUPPORTED: Final[Mapping[ApiKey, VersionRange]] = MappingProxyType(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: VersionRange(0, 1),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: VersionRange(0, 0),
         ApiKey.OFFSET_DELETE: VersionRange(0, 0),
+        ApiKey.UPDATE_FEATURES: VersionRange(0, 2),
         ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 2),
         ApiKey.DESCRIBE_PRODUCERS: VersionRange(0, 0),
         ApiKey.DESCRIBE_TRANSACTIONS: VersionRange(0, 0),

@@ -256,11 +256,13 @@ async def test_clients_are_told_that_transactions_end_with_an_epoch_of_their_own
         client.send(ApiKey.API_VERSIONS, 4, values)
         (answer,) = client.take()
         assert answer.finalized_features_epoch >= 0
-        (finalized,) = answer.finalized_features
-        assert finalized.name == "transaction.version"
-        assert (finalized.min_version_level, finalized.max_version_level) == (2, 2)
-        (supported,) = answer.supported_features
-        assert (supported.min_version, supported.max_version) == (0, 2)
+        assert [
+            (one.name, one.min_version_level, one.max_version_level)
+            for one in answer.finalized_features
+        ] == [("group.version", 1, 1), ("transaction.version", 2, 2)]
+        assert [
+            (one.name, one.min_version, one.max_version) for one in answer.supported_features
+        ] == [("group.version", 0, 1), ("transaction.version", 0, 2)]
 
 
 @in_virtual_time

@@ -23,9 +23,10 @@ from tidelog.wire.api_versions import (
 _LEGAL_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = 3
 
-SUPPORTED_FEATURES: Final = (Feature("transaction.version", 0, 2),)
-FINALIZED_FEATURES: Final = (Feature("transaction.version", 2, 2),)
-"""What every broker of a cluster does. Clients end transactions with a new epoch (KIP-890)."""
+SUPPORTED_FEATURES: Final = (Feature("group.version", 0, 1), Feature("transaction.version", 0, 2))
+FINALIZED_FEATURES: Final = (Feature("group.version", 1, 1), Feature("transaction.version", 2, 2))
+"""What every broker of a cluster does: groups of the consumer protocol (KIP-848), and clients end
+transactions with a new epoch (KIP-890)."""
 FEATURES_EPOCH: Final = 0
 """They do not change while a cluster runs."""
 
