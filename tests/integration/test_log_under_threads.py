@@ -12,16 +12,20 @@ from random import Random
 
 import pytest
 
+from tests.unit.storage.compacted_folder import AMPLE, cleanable_of, keyed_batch
 from tests.unit.storage.log_folder import (
     NOW_MS,
     LogFolder,
+    append_batch,
     batch_at,
     log_config,
     offsets_of,
+    read_all,
     records_in,
 )
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import Offset
+from tidelog.storage.compaction import Compaction, Replace
 from tidelog.storage.disk import RealDisk
 from tidelog.storage.log import Log, LogRead
 
@@ -137,3 +141,76 @@ def test_readers_see_whole_batches_in_order_and_nothing_uncommitted(tmp_path: Pa
     log = partition.open(log_start_offset=log.log_start_offset).log
     assert offsets_of(log) == list(range(log.log_start_offset, end_offset))
     assert partition.warnings == []
+
+
+class CompactedReader(Reader):
+    """Finds gaps, but nothing out of order and nothing that was not written."""
+
+    def _check(self, part: LogRead, offset: Offset, end_offset: Offset) -> None:
+        records = records_in(part.data) if part.data else []
+        offsets = [record.offset for record in records]
+        assert offsets == sorted(offsets)
+        assert all(record.value == b"%d" % record.offset for record in records)
+        assert all(number < end_offset for number in offsets)
+        assert part.end_offset > offset or offset >= end_offset
+        self.read_count += 1
+
+
+def compact_all_the_time(
+    log: Log, urgent: ThreadPoolExecutor, stop: threading.Event
+) -> Iterator[int]:
+    """On a thread beside those who read; only the replacement is for the owner's other thread."""
+    cleaned_offset = Offset(0)
+    while not stop.is_set():
+        cleanable = cleanable_of(log, cleaned_offset=cleaned_offset)
+        if not cleanable.cleanable_bytes:
+            continue
+        compaction = Compaction(
+            log, cleanable, producers=(), limits=AMPLE, now_ms=NOW_MS + cleaned_offset
+        )
+        for step in compaction.steps():
+            if isinstance(step, Replace):
+                log.begin_replacing()
+                renamed = urgent.submit(
+                    log.replace, step.cleaned, truncation_count=compaction.truncation_count
+                ).result()
+                assert renamed is not None
+                for path in renamed:
+                    path.unlink()
+                yield 1
+        cleaned_offset = compaction.end_offset
+
+
+def test_readers_see_every_key_while_segments_are_replaced(tmp_path: Path) -> None:
+    config = log_config(segment_bytes=3_000, index_interval_bytes=300, cleanup_policy=("compact",))
+    partition = LogFolder(RealDisk(), tmp_path / "orders-3", config)
+    log = partition.open_log()
+    committed = [Offset(0)]
+    stop = threading.Event()
+    readers = [CompactedReader(log, lambda: committed[0], seed) for seed in range(READERS)]
+    with ThreadPoolExecutor(READERS + 1) as threads, ThreadPoolExecutor(1) as urgent:
+        running = [threads.submit(reader.run, stop) for reader in readers]
+        compacting = threads.submit(lambda: sum(compact_all_the_time(log, urgent, stop)))
+        try:
+            for number in range(APPENDS):
+                offset = log.log_end_offset
+                pairs = [(b"%d" % (number % 17), b"%d" % offset)]
+                if log.roll_needed(
+                    size_bytes=200,
+                    max_timestamp_ms=NOW_MS,
+                    now_ms=NOW_MS,
+                    last_offset=offset,
+                ):
+                    urgent.submit(log.roll, producers=(), now_ms=NOW_MS).result()
+                append_batch(log, keyed_batch(offset, pairs))
+                committed[0] = log.log_end_offset
+        finally:
+            stop.set()
+        for future in running:
+            future.result()
+        assert compacting.result() > 10
+    assert all(reader.read_count > 100 for reader in readers)
+    newest_offsets = {record.key: record.offset for record in read_all(log)}
+    assert newest_offsets == {
+        b"%d" % (number % 17): number for number in range(APPENDS - 17, APPENDS)
+    }
