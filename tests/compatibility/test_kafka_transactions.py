@@ -11,12 +11,14 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.compatibility.kafka_peer import StartBroker, StartKafka
 from tests.support.clients import CLIENT_TIMEOUT_S, create_topic
+from tests.support.server_process import wait_until
 
 pytestmark = pytest.mark.one_broker
 
 TOPIC = "transactions"
 # Kafka's smallest segment takes four of these, so that transactions span segments.
 VALUE_BYTES = 250_000
+LONG_WAIT_S = 60.0
 
 
 def test_recovered_transactions_are_those_that_kafka_knew(
@@ -41,6 +43,38 @@ def test_recovered_transactions_are_those_that_kafka_knew(
     assert _committed(broker.bootstrap) == expected
 
 
+def test_transaction_that_kafka_left_open_is_ended_by_its_next_coordinator(
+    start_kafka: StartKafka, start_broker: StartBroker, tmp_path: Path
+) -> None:
+    """`__transaction_state` is adopted as well, and what it says goes on."""
+    kafka = start_kafka(tmp_path / "kafka", {"transaction.state.log.num.partitions": "3"})
+    create_topic(kafka.bootstrap, TOPIC, partition_count=1, config={})
+    known = _producer(kafka.bootstrap, "known")
+    for _ in range(3):
+        known.begin_transaction()
+        _send(known, 1)
+        known.commit_transaction(CLIENT_TIMEOUT_S)
+    left = _producer(kafka.bootstrap, "left", timeout_ms=10_000)
+    left.begin_transaction()
+    _send(left, 2)
+    kafka.kill()
+    shutil.copytree(kafka.data_folder, tmp_path / "broker" / "data")
+
+    broker = start_broker(
+        tmp_path / "broker",
+        {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"},
+    )
+    later = _producer(broker.bootstrap, "known")
+    later.begin_transaction()
+    _send(later, 1)
+    later.commit_transaction(CLIENT_TIMEOUT_S)
+    wait_until(
+        lambda: len(_committed(broker.bootstrap)) == 4,
+        within_s=LONG_WAIT_S,
+        what="the transaction that was left open is aborted",
+    )
+
+
 def _write(bootstrap: str) -> None:
     """Three aborted transactions of two producers, two committed ones, and one left open."""
     first, second = (_producer(bootstrap, name) for name in ("first", "second"))
@@ -62,11 +96,12 @@ def _write(bootstrap: str) -> None:
     _send(first, 1)
 
 
-def _producer(bootstrap: str, transactional_id: str) -> Producer:
+def _producer(bootstrap: str, transactional_id: str, *, timeout_ms: int = 60_000) -> Producer:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
             "transactional.id": transactional_id,
+            "transaction.timeout.ms": timeout_ms,
             "log_level": 0,
         }
     )

@@ -6,6 +6,7 @@ kafka-python, by their versions, leave that to the brokers (KIP-890).
 
 import asyncio
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -24,9 +25,11 @@ from kafka import KafkaProducer
 from tests.compatibility.kafka_peer import Broker, new_broker
 from tests.support.clients import CLIENT_TIMEOUT_S, Settings
 from tests.support.confluent import new_consumer, read
-from tests.support.kafka_tools import KafkaTools
+from tests.support.dump_log_segments import DUMP_LOG_SEGMENTS
+from tests.support.kafka_tools import KafkaTools, run_tool
 from tests.support.server_process import wait_until
 from tests.support.topics import new_topic
+from tidelog.core.coordinators import partition_of
 
 LONG_WAIT_S = 30.0
 
@@ -290,6 +293,29 @@ class TestTransactionsCommand:
         tools.transactions("forceTerminateTransaction", "--transactionalId", transactional_id)
         with fails_with(KafkaError._FENCED, KafkaError.INVALID_TXN_STATE):
             producer.commit_transaction(CLIENT_TIMEOUT_S)
+
+
+@pytest.mark.one_broker
+def test_what_the_coordinator_writes_is_read_by_kafka(broker: Broker, kafka_jars: None) -> None:
+    topic = new_topic(broker.bootstrap)
+    transactional_id = unused_id()
+    producer = producer_of(broker, transactional_id)
+    for _ in range(2):
+        producer.begin_transaction()
+        write(producer, topic, ["a"])
+        producer.commit_transaction(CLIENT_TIMEOUT_S)
+    number = partition_of(transactional_id, 50)
+    (file,) = (broker.data_folder / f"__transaction_state-{number}").glob("*.log")
+    dump = run_tool(
+        DUMP_LOG_SEGMENTS, "--transaction-log-decoder", "--print-data-log", "--files", str(file)
+    )
+    assert dump.exit_code == 0
+    told = [line for line in dump.stdout.splitlines() if transactional_id in line]
+    states = [
+        int(number) for line in told for number in re.findall(r'"transactionStatus":(\d)', line)
+    ]
+    assert states[:4] == [0, 1, 2, 4], dump
+    assert f'"topic":"{topic}","partitionIds":[0]' in told[1]
 
 
 def _rows(table: str, first: str) -> list[list[str]]:
