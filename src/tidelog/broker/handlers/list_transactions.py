@@ -20,7 +20,7 @@ from tidelog.broker.transaction_shards import TransactionCoordinator
 from tidelog.core.transactions.listing import (
     ListedTransaction,
     TransactionFilter,
-    compile_pattern,
+    pattern_of,
 )
 
 
@@ -60,7 +60,7 @@ def _filter(request: ListTransactionsRequest) -> TransactionFilter:
         states=frozenset(request.state_filters),
         producer_ids=frozenset(map(ProducerId, request.producer_id_filters)),
         longer_than_ms=request.duration_filter,
-        pattern=compile_pattern(request.transactional_id_pattern),
+        pattern=pattern_of(request.transactional_id_pattern),
     )
 
 

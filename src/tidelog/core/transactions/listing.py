@@ -1,11 +1,10 @@
 """What operators are told about transactions (DescribeTransactions, ListTransactions)."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import ProducerId
+from tidelog.core.groups.consumer.patterns import Pattern
 from tidelog.records.transactions import (
     STATES_BY_TITLE,
     TransactionMetadata,
@@ -23,7 +22,7 @@ class TransactionFilter:
     """By the names of Kafka's tools. A name that means nothing matches nothing."""
     producer_ids: frozenset[ProducerId] = frozenset()
     longer_than_ms: int = ANY_DURATION
-    pattern: re.Pattern[str] | None = None
+    pattern: Pattern | None = None
     """Of the whole transactional id."""
 
     @property
@@ -35,7 +34,7 @@ class TransactionFilter:
             (not self.producer_ids or metadata.producer_id in self.producer_ids)
             and (not self.states or metadata.state.title in self.states)
             and (self.longer_than_ms < 0 or now_ms - metadata.start_ms > self.longer_than_ms)
-            and (self.pattern is None or bool(self.pattern.fullmatch(metadata.transactional_id)))
+            and (self.pattern is None or self.pattern.matches(metadata.transactional_id))
         )
 
 
@@ -48,14 +47,9 @@ class ListedTransaction:
     state: TransactionState
 
 
-def compile_pattern(pattern: str | None) -> re.Pattern[str] | None:
+def pattern_of(expression: str | None) -> Pattern | None:
     """What ids are matched with. Raises RequestRefused if it is no regular expression."""
-    if not pattern:
-        return None
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise RequestRefused(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from None
+    return Pattern(expression) if expression else None
 
 
 def listed(

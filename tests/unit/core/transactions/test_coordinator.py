@@ -10,7 +10,7 @@ from tidelog.base.ids import ProducerEpoch, ProducerId, TopicPartition
 from tidelog.core.coordinators import Token
 from tidelog.core.transactions.coordinator import DescribeAnswer, ProducerAnswer
 from tidelog.core.transactions.initializing import Claim
-from tidelog.core.transactions.listing import TransactionFilter, compile_pattern
+from tidelog.core.transactions.listing import TransactionFilter, pattern_of
 from tidelog.records.transactions import (
     EPOCH_MAX,
     TransactionForgotten,
@@ -458,8 +458,8 @@ def test_transactions_are_listed_by_what_is_asked_for(asked: AskedShard) -> None
     # One that has never begun has lasted for ever, as Kafka counts.
     assert names(asked, TransactionFilter(longer_than_ms=999)) == ["old", "none"]
     assert names(asked, TransactionFilter(longer_than_ms=1_000)) == ["none"]
-    assert names(asked, TransactionFilter(pattern=compile_pattern("n.*"))) == ["new", "none"]
-    assert names(asked, TransactionFilter(pattern=compile_pattern("l"))) == []
+    assert names(asked, TransactionFilter(pattern=pattern_of("n.*"))) == ["new", "none"]
+    assert names(asked, TransactionFilter(pattern=pattern_of("l"))) == []
 
 
 def test_unknown_state_matches_nothing(asked: AskedShard) -> None:
