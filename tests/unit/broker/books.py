@@ -31,6 +31,7 @@ def books(runner: PartitionRunner) -> dict[str, object]:
         ),
         "epochs": (runner.epochs.entries, runner.has_unwritten_epoch),
         "producers": runner.producers.entries(),
+        "stable": runner.last_stable_offset,
         "flusher": [
             getattr(runner._flusher, name)
             for name in ("unflushed_records", "unflushed_since_ms", "is_holding")

@@ -6,6 +6,7 @@ followed: see `test_fetch_shortcut.py`, which has the cases that have a name.
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import pytest
@@ -26,6 +27,7 @@ from tests.unit.broker.led_twins import (
 )
 from tests.unit.broker.served import ServedWorld
 from tests.unit.broker.simulated_loop import in_virtual_time
+from tests.unit.broker.transactions import end, write
 from tests.unit.broker.world import BROKER, OTHER
 from tidelog.base.errors import RequestRefused, StorageError
 from tidelog.base.ids import Offset
@@ -392,12 +394,14 @@ class Story:
 
     async def transaction(self) -> None:
         topic, partition = self.any_partition()
-        offset = self.chance.choice((None, Offset(0), Offset(3)))
+        producer, ends = self.chance.choice((7, 8)), self.chance.random() < 0.6
+        is_commit = self.chance.random() < 0.5
+        sequence = self.next_sequence(topic, partition, producer)
         for served in self.both.served:
-            runner = served.world.partitions.find(topic, partition)
-            if runner is not None:
-                undecided = {} if offset is None else {9: offset}
-                runner.producers._open_transactions = undecided
+            if served.world.partitions.find(topic, partition) is None:
+                continue
+            act = partial(end, commit=is_commit) if ends else partial(write, sequence=sequence)
+            act(served.world, topic, partition=partition, producer=producer)
 
 
 EVENTS = [

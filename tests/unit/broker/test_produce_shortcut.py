@@ -21,12 +21,14 @@ from tests.support.batches import (
     idempotent_batch,
     plain_batch,
     refused_batches,
+    transactional_batch,
 )
 from tests.support.kio_codec import Values, milliseconds
 from tests.unit.broker.books import all_books
 from tests.unit.broker.compiled import only_compiled
 from tests.unit.broker.served import Client, ServedWorld, served_world
 from tests.unit.broker.simulated_loop import in_virtual_time
+from tests.unit.broker.transactions import end
 from tidelog.base.errors import DiskFull, ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import NO_OFFSET, TopicId
 from tidelog.base.ports import Clock
@@ -326,6 +328,10 @@ def random_request(chance: Random, both: Twins, number: int) -> tuple[int, Value
     if chance.random() < 0.1:
         version, acks = chance.choice(VERSIONS), chance.choice((1, -1, 0, 5))
     partition = chance.choices((0, 1, 2, -1), (20, 20, 1, 1))[0]
+    if chance.random() < 0.05:
+        sequence = next_sequence(both, partition, 7) or 0
+        values = values_of(version, transactional_batch(sequence), partition, acks)
+        return version, {**values, "transactional_id": chance.choice(("id", "id", None))}
     return version, values_of(version, random_batch(chance, both, partition), partition, acks)
 
 
@@ -382,7 +388,11 @@ CONFIGS = [
 
 async def happen(both: Twins, chance: Random) -> None:
     """Something that no producer has a hand in."""
-    match chance.randrange(12):
+    match chance.randrange(14):
+        case 12 | 13:
+            is_commit = chance.random() < 0.5
+            for served in both.served:
+                end(served.world, partition=1, commit=is_commit)
         case 0 | 1:
             config = chance.choice(CONFIGS)
             both.each(lambda served: served.world.configure("t", config))
