@@ -24,6 +24,7 @@ from tidelog.records.producer import ProducerEntry
 from tidelog.storage.disk import RealDisk
 from tidelog.storage.log_dir import LogDir, open_log_dir
 from tidelog.storage.opening import OpenedLog, Replay
+from tidelog.storage.producer_snapshot import read_snapshot
 
 GOLDEN = Path(__file__).parent / "golden" / "kafka-4.3.0"
 GOLDEN_PARTITION = TopicPartition("golden", 0)
@@ -192,3 +193,30 @@ def test_aborted_transactions_found_after_a_crash_are_kafkas(
     partition = LogFolder(RealDisk(), folder, log_config())
     partition.open_log(recovery_point=Offset(0))
     assert index.read_bytes() == (golden / index.name).read_bytes()
+
+
+def test_producers_of_a_log_with_transactions_are_those_that_kafka_knew(path: Path) -> None:
+    """D3: with the epoch of the coordinator that ended their last transaction (M1)."""
+    folder = path / "golden-txn-0"
+    known = read_snapshot(RealDisk(), folder / "00000000000000000016.snapshot")
+    assert any(producer.coordinator_epoch >= 0 for producer in known)
+    for snapshot in folder.glob("*.snapshot"):
+        snapshot.unlink()
+    producers = ProducerStates(producer_id_expiration_ms=86_400_000, producers_max=100)
+    open_dir(path).open_partition(
+        TRANSACTIONS,
+        topic_id=None,
+        config=CONFIG,
+        replay=Replay(
+            restore=lambda entries, end_offset: producers.restore(entries, end_offset=end_offset),
+            observe=producers.on_replayed,
+        ),
+        now_ms=0,
+    )
+    assert sorted(map(_in_a_snapshot, producers.entries())) == sorted(map(_in_a_snapshot, known))
+
+
+def _in_a_snapshot(producer: ProducerEntry) -> tuple[object, ...]:
+    """A file has the last batch only, and for its time the producer's."""
+    last = producer.batches[-1]
+    return (*producer[:-1], last.last_sequence, last.base_offset, last.last_offset)
