@@ -4,9 +4,11 @@ Members share partitions, commit, come and go; who comes after them starts where
 """
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -363,6 +365,47 @@ class TestConsumerGroupCommand:
             )
             assert "Stable" in state
             assert "range" in state
+
+    def test_what_the_coordinator_wrote_is_read(
+        self, broker: Broker, topic: str, tools: KafkaTools
+    ) -> None:
+        group = unused_name()
+        with Members(broker, group, topic, **{"client.id": "reader"}) as members:
+            members.start()
+            wait_until(
+                lambda: len(members.read) == RECORD_COUNT, within_s=TIMEOUT_S, what="all records"
+            )
+        printed = [
+            tools.console_consumer(
+                "--topic",
+                "__consumer_offsets",
+                "--from-beginning",
+                "--timeout-ms",
+                "5000",
+                "--formatter",
+                f"org.apache.kafka.tools.consumer.{kind}MessageFormatter",
+            )
+            for kind in ("Offsets", "GroupMetadata")
+        ]
+        offsets, groups = (_json_of(text, group) for text in printed)
+        last = {one["key"]["data"]["partition"]: one["value"]["data"]["offset"] for one in offsets}
+        assert last == dict.fromkeys(range(PARTITION_COUNT), RECORD_COUNT // PARTITION_COUNT)
+        assert {one["key"]["data"]["topic"] for one in offsets} == {topic}
+        clients = [
+            member["clientId"] for one in groups for member in one["value"]["data"]["members"]
+        ]
+        assert clients == ["reader"]
+        assert groups[-1]["value"]["data"]["members"] == []
+
+
+def _json_of(printed: str, group: str) -> list[Any]:
+    """The formatters print one object after the other, with nothing in between."""
+    records = []
+    while (start := printed.find("{")) >= 0:
+        record, end = json.JSONDecoder().raw_decode(printed[start:])
+        records.append(record)
+        printed = printed[start + end :]
+    return [record for record in records if record["key"]["data"]["group"] == group]
 
 
 def _rows(printed: str, group: str) -> list[Sequence[str]]:

@@ -48,11 +48,11 @@ class JoinGroupHandler:
             raise RequestRefused(ErrorCode.INVALID_GROUP_ID)
         instance_id = request.group_instance_id
         texts = (request.protocol_type, *(protocol.name for protocol in request.protocols))
-        for text in (instance_id or "", *texts):
+        client_id = context.client_id or ""
+        for text in (client_id, instance_id or "", *texts):
             require_text(text, ErrorCode.INVALID_REQUEST)
         session_ms = request.session_timeout // _MILLISECOND
         rebalance_ms = request.rebalance_timeout // _MILLISECOND
-        client_id = context.client_id or ""
         prefix = client_id if instance_id is None else instance_id
         return JoinRequest(
             group_id=request.group_id,

@@ -49,6 +49,7 @@ from tidelog.records.groups import GroupMetadataRecord, GroupRecord, OffsetCommi
 
 GROUPS_PER_CLEAN_UP: Final = 200
 _MINUTE_MS: Final = 60_000
+_OFFSET_RECORD_OVERHEAD_BYTES: Final = 128
 
 
 class GroupShard:
@@ -375,6 +376,8 @@ class GroupShard:
     ) -> ErrorCode:
         if len(commit.value.metadata) > self._context.config.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        if _record_bytes(request.group_id, commit) > self._context.record_max_bytes:
+            return ErrorCode.INVALID_COMMIT_OFFSET_SIZE  # W3
         if group is None:
             return ErrorCode.NONE
         partition = TopicIdPartition(commit.value.topic_id, commit.partition.partition)
@@ -495,3 +498,9 @@ class GroupShard:
     def _drop(self, group: Group) -> None:
         group.on_removed()
         del self._groups[group.group_id]
+
+
+def _record_bytes(group_id: str, commit: PartitionCommit) -> int:
+    """No fewer than the record of a commit will have; text counts four bytes each."""
+    texts = len(group_id) + len(commit.partition.topic) + len(commit.value.metadata)
+    return _OFFSET_RECORD_OVERHEAD_BYTES + 4 * texts

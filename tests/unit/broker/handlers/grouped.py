@@ -77,13 +77,15 @@ class Grouped:
             answers = client.take()
         return answers[0]
 
-    async def ask(self, api_key: ApiKey, values: Values, *, version: int | None = None) -> Any:
+    async def ask(
+        self, api_key: ApiKey, values: Values, *, version: int | None = None, client_id: str = "me"
+    ) -> Any:
         """The answer to a request that a handler of decoded messages gets."""
         newest = SUPPORTED[api_key].highest
         request = build(load_request_schema(api_key, newest), values)
         context = RequestContext(
             api_version=newest if version is None else version,
-            client_id="me",
+            client_id=client_id,
             peer_host="10.0.0.7",
             listener_name="",
         )

@@ -249,6 +249,8 @@ async def test_what_no_record_has_room_for_is_refused(odd: Values, code: ErrorCo
     async with grouped() as one:
         joined = await one.ask(ApiKey.JOIN_GROUP, {**joining(""), **odd})
         assert joined.error_code == code
+        joined = await one.ask(ApiKey.JOIN_GROUP, joining(""), client_id=LONG)
+        assert joined.error_code == ErrorCode.INVALID_REQUEST
 
 
 @in_virtual_time

@@ -105,6 +105,13 @@ def test_a_note_that_is_too_long_is_refused() -> None:
     assert hosted.commit(5, ORDERS, metadata="1234") is ErrorCode.NONE
 
 
+def test_a_commit_that_no_record_has_room_for_is_refused() -> None:
+    hosted = Hosted(record_max_bytes=1_000)
+    assert hosted.commit(5, ORDERS, metadata="x" * 300) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert hosted.commit(5, ORDERS, metadata="x" * 100) is ErrorCode.NONE
+    assert len(hosted.written) == 1
+
+
 # Fetching
 
 
