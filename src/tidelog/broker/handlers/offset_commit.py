@@ -29,6 +29,7 @@ from tidelog.wire.offset_commit import (
 )
 
 _FIRST_THAT_KNOWS_MISSING_GROUPS: Final = 9
+_FIRST_THAT_KNOWS_MEMBER_EPOCHS: Final = 9
 
 
 class _Known(NamedTuple):
@@ -87,8 +88,12 @@ class OffsetCommitApi:
 def _to_core(
     request: OffsetCommitRequest, known: Sequence[_Known], header: RequestHeader, now_ms: int
 ) -> CommitRequest:
+    knows_epochs = header.api_version >= _FIRST_THAT_KNOWS_MEMBER_EPOCHS
     committer = Committer(
-        request.generation_or_member_epoch, request.member_id, request.group_instance_id
+        request.generation_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+        knows_epochs=knows_epochs,
     )
     expire_ms = NO_TIMESTAMP
     if request.retention_ms != NO_RETENTION_TIME_MS:

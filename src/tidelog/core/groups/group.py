@@ -35,6 +35,8 @@ class Committer:
     generation_or_member_epoch: int
     member_id: str
     group_instance_id: str | None
+    knows_epochs: bool = True
+    """Its request is of a version that has heard of the consumer protocol."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -471,6 +471,8 @@ class ConsumerGroup:
             return
         member = self.members.by_id.get(committer.member_id)
         member = member or self.unknown_member(committer.member_id)
+        if not is_transactional and not member.is_classic and not committer.knows_epochs:
+            raise RequestRefused(ErrorCode.UNSUPPORTED_VERSION)
         if epoch > member.epoch:
             raise _stale(member, epoch)
 

@@ -224,6 +224,20 @@ def test_a_static_member_is_back_before_anybody_noticed() -> None:
     assert anna.beat() is ErrorCode.FENCED_INSTANCE_ID
 
 
+def test_what_a_static_member_had_to_give_back_is_free_once_it_goes() -> None:
+    """H2: its place is kept, but not what it should not have had any more."""
+    world = _world()
+    anna, bert = _consumers(world, "anna", "bert")
+    anna.instance_id = "a"
+    anna.beat()
+    bert.beat()
+    anna.is_slow = True
+    anna.beat()
+    anna.leave(-2)
+    bert.beat()
+    assert len(bert.owned) == 2
+
+
 def test_a_static_member_that_does_not_come_back_is_removed() -> None:
     """H3"""
     world = _world()
@@ -288,6 +302,20 @@ def test_who_subscribes_to_something_else_gives_up_what_it_had() -> None:
     asked = _answered(anna.beat())
     assert asked.assigned == NO_PARTITIONS
     assert _answered(anna.beat()).assigned == world.partitions("returns")
+
+
+def test_nobody_gets_back_what_it_no_longer_subscribes_to() -> None:
+    """C4: not even while the target is older than the subscription."""
+    world = _world(replace(AT_ONCE, group_consumer_assignment_interval_ms=1_000), a=2, b=2)
+    anna = Consumer(world, "anna", topics=frozenset(("a",)))
+    anna.beat()
+    anna.subscribe("b")
+    for _ in range(3):
+        anna.beat()
+        assert not anna.owned
+    world.advance(1_000)
+    anna.beat()
+    assert anna.owned == world.partitions("b")
 
 
 def test_assignments_are_made_no_more_often_than_the_interval() -> None:
@@ -437,6 +465,8 @@ def test_members_commit_in_their_epoch_and_others_do_not() -> None:
     stranger = Committer(1, "stranger", None)
     assert world.commit(8, partition, committer=stranger) is ErrorCode.UNKNOWN_MEMBER_ID
     assert world.commit(8, partition) is ErrorCode.UNKNOWN_MEMBER_ID, "the group has members"
+    old = replace(_committer(anna), knows_epochs=False)
+    assert world.commit(8, partition, committer=old) is ErrorCode.UNSUPPORTED_VERSION
     assert world.offset(partition) == 7
     anna.leave()
     assert world.commit(9, partition) is ErrorCode.NONE, "an administrator, once it is empty"

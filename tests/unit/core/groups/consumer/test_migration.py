@@ -1,0 +1,347 @@
+"""Stories of groups that change their protocol while they have members, and of who is in both."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.core.groups.consumer.classic_consumers import (
+    COOPERATIVE,
+    EAGER,
+    ClassicConsumer,
+    encode_subscription,
+)
+from tests.unit.core.groups.consumer.consumers import (
+    AT_ONCE,
+    Consumer,
+    ConsumerHosted,
+)
+from tests.unit.core.groups.hosted import GROUP, REBALANCE_MS, SESSION_MS
+from tidelog.base.errors import ErrorCode
+from tidelog.base.ids import TopicPartition
+from tidelog.config.consumer_groups import ConsumerGroupsConfig
+from tidelog.core.groups.consumer.requests import HeartbeatAnswer
+from tidelog.core.groups.group import Committer
+from tidelog.core.groups.requests import JoinProtocol, LeavingMember
+from tidelog.records.consumer_protocol import encode_assignment
+
+_ORDERS = frozenset(("orders",))
+
+
+def _world(config: ConsumerGroupsConfig = AT_ONCE) -> ConsumerHosted:
+    world = ConsumerHosted(consumer_config=config)
+    world.set_topics({"orders": 4})
+    return world
+
+
+def _guest(world: ConsumerHosted, name: str, style: str = EAGER) -> ClassicConsumer:
+    return ClassicConsumer(world, name, _ORDERS, style)
+
+
+def _settle(*members: Consumer | ClassicConsumer, rounds: int = 12) -> None:
+    for _ in range(rounds):
+        for member in members:
+            if isinstance(member, Consumer):
+                member.beat()
+            else:
+                member.step()
+            owned = [partition for one in members for partition in one.owned]
+            assert len(owned) == len(set(owned)), "nobody shares a partition"
+        members[0].world.advance(1_000)
+
+
+def _types(world: ConsumerHosted) -> str:
+    return world.listed()[GROUP].group_type.value
+
+
+@pytest.mark.parametrize("style", [EAGER, COOPERATIVE])
+def test_a_classic_group_is_upgraded_and_everybody_stays(style: str) -> None:
+    """V1, V2, S5"""
+    world = _world()
+    old = _guest(world, "old", style)
+    _settle(old)
+    assert old.owned == world.partitions("orders")
+    generation = old.generation
+    new = Consumer(world, "new", topics=_ORDERS)
+    answer = new.beat()
+    assert isinstance(answer, HeartbeatAnswer)
+    assert answer.member_epoch > generation
+    assert answer.assigned == frozenset(), "the other has yet to give back"
+    assert _types(world) == "consumer"
+    _settle(old, new)
+    assert {len(old.owned), len(new.owned)} == {2}
+    assert old.owned | new.owned == world.partitions("orders")
+    assert ErrorCode.UNKNOWN_MEMBER_ID not in old.seen, "it was never thrown out"
+
+
+def test_a_group_is_downgraded_when_its_last_consumer_is_gone() -> None:
+    """V1, V2, S5"""
+    world = _world()
+    old, new = _guest(world, "old"), Consumer(world, "new", topics=_ORDERS)
+    _settle(old)
+    _settle(old, new)
+    epoch = world.describe_consumers().epoch
+    new.leave()
+    assert _types(world) == "classic"
+    _settle(old)
+    assert old.owned == world.partitions("orders")
+    assert old.generation > epoch
+    assert ErrorCode.UNKNOWN_MEMBER_ID not in old.seen
+
+
+def test_a_group_is_downgraded_when_its_last_consumer_is_silent() -> None:
+    """S5"""
+    world = _world()
+    old, new = _guest(world, "old"), Consumer(world, "new", topics=_ORDERS)
+    _settle(old)
+    new.beat()
+    _settle(old, rounds=44)
+    assert _types(world) == "consumer"
+    world.advance(1_000)
+    assert _types(world) == "classic"
+    _settle(old)
+    assert old.owned == world.partitions("orders")
+
+
+def test_an_empty_group_becomes_whatever_joins_it() -> None:
+    """S5: and what it has committed stays."""
+    world = _world()
+    partition = TopicPartition("orders", 0)
+    world.commit(7, partition)
+    new = Consumer(world, "new", topics=_ORDERS)
+    new.beat()
+    assert _types(world) == "consumer"
+    new.leave()
+    old = _guest(world, "old")
+    _settle(old)
+    assert _types(world) == "classic"
+    old.leave()
+    again = Consumer(world, "again", topics=_ORDERS)
+    again.beat()
+    assert again.owned == world.partitions("orders")
+    assert world.offset(partition) == 7
+    assert world.replayed()._groups.keys() == {GROUP}
+
+
+def test_who_waited_for_a_rebalance_is_told_of_another() -> None:
+    """V1"""
+    world = _world()
+    old, second = _guest(world, "old"), _guest(world, "second")
+    _settle(old)
+    second.step()
+    new = Consumer(world, "new", topics=_ORDERS)
+    new.beat()
+    second.step()
+    assert second.seen == [ErrorCode.REBALANCE_IN_PROGRESS]
+    _settle(old, second, new, rounds=20)
+    owned = [old.owned, second.owned, new.owned]
+    assert frozenset().union(*owned) == world.partitions("orders")
+    assert sum(map(len, owned)) == 4
+
+
+@pytest.mark.parametrize("policy", ["disabled", "downgrade"])
+def test_a_policy_may_forbid_upgrades(policy: str) -> None:
+    """V3"""
+    world = _world(replace(AT_ONCE, group_consumer_migration_policy=policy))
+    old, new = _guest(world, "old"), Consumer(world, "new", topics=_ORDERS)
+    _settle(old)
+    assert new.beat() is ErrorCode.GROUP_ID_NOT_FOUND
+    assert _types(world) == "classic"
+
+
+@pytest.mark.parametrize("policy", ["disabled", "upgrade"])
+def test_a_policy_may_forbid_downgrades(policy: str) -> None:
+    world = _world()
+    old, new = _guest(world, "old"), Consumer(world, "new", topics=_ORDERS)
+    _settle(old)
+    _settle(old, new)
+    world.consumer_config = replace(AT_ONCE, group_consumer_migration_policy=policy)
+    world.restart()
+    new.leave()
+    assert _types(world) == "consumer"
+    _settle(old)
+    assert old.owned == world.partitions("orders"), "guests alone go on as members"
+
+
+def test_a_group_that_is_too_large_is_not_upgraded() -> None:
+    """V3"""
+    world = _world(replace(AT_ONCE, group_consumer_max_size=1))
+    members = [_guest(world, "old"), _guest(world, "other")]
+    _settle(*members)
+    new = Consumer(world, "new", topics=_ORDERS)
+    assert new.beat() is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "metadata", "assignment"),
+    [
+        ("connect", encode_subscription(["orders"]), b""),
+        ("consumer", b"\x00", b""),
+        ("consumer", encode_subscription(["orders"]), b"\x00"),
+        (
+            "consumer",
+            encode_subscription(["orders"]),
+            encode_assignment([], 0)[:-4] + b"\x00\x00\x00\x01x",
+        ),
+    ],
+    ids=["not consumers", "subscription", "assignment", "user data"],
+)
+def test_what_is_not_understood_is_not_upgraded(
+    protocol_type: str, metadata: bytes, assignment: bytes
+) -> None:
+    """V3"""
+    world = _world()
+    protocols = (JoinProtocol("range", metadata),)
+    token = world.join("old", protocols=protocols, protocol_type=protocol_type)
+    world.advance(0)
+    joined = world.joined(token)
+    world.sync("old", joined.generation, [("old", assignment)])
+    before = list(world.written)
+    new = Consumer(world, "new", topics=_ORDERS)
+    assert new.beat() is ErrorCode.GROUP_ID_NOT_FOUND
+    assert world.written == before
+    assert world.heartbeat("old", joined.generation) is ErrorCode.NONE
+
+
+def test_a_refused_consumer_leaves_a_classic_group_as_it_was() -> None:
+    world = _world()
+    old = _guest(world, "old")
+    _settle(old)
+    before = list(world.written)
+    bad = Consumer(world, "bad", expression="(")
+    assert bad.beat() is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert (world.written, _types(world)) == (before, "classic")
+
+
+# Guests
+
+
+def _mixed() -> tuple[ConsumerHosted, ClassicConsumer, Consumer]:
+    world = _world()
+    old, new = _guest(world, "old"), Consumer(world, "new", topics=_ORDERS)
+    _settle(old)
+    _settle(old, new)
+    return world, old, new
+
+
+def test_a_guest_is_told_when_what_it_waits_for_is_free() -> None:
+    """M1"""
+    world = _world()
+    new, late = Consumer(world, "new", topics=_ORDERS), _guest(world, "late")
+    new.beat()
+    late.steps(3)
+    assert not late.owned
+    assert world.heartbeat(late.given_id, late.generation) is ErrorCode.NONE
+    new.beat()
+    new.beat()
+    assert world.heartbeat(late.given_id, late.generation) is ErrorCode.REBALANCE_IN_PROGRESS
+    late.must_join = True
+    late.steps(3)
+    assert late.owned == world.partitions("orders") - new.owned
+
+
+def test_a_guest_that_does_not_join_in_time_is_removed() -> None:
+    """M2: being told again and again does not give it more time."""
+    world, old, new = _mixed()
+    third = Consumer(world, "third", topics=_ORDERS)
+    third.beat()
+    for _ in range(REBALANCE_MS // 5_000 - 1):
+        assert world.heartbeat(old.given_id, old.generation) is ErrorCode.REBALANCE_IN_PROGRESS
+        new.beat()
+        third.beat()
+        world.advance(5_000)
+    assert world.heartbeat(old.given_id, old.generation) is ErrorCode.REBALANCE_IN_PROGRESS
+    world.advance(5_000)
+    assert world.heartbeat(old.given_id, old.generation) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_guest_that_joins_and_does_not_sync_is_removed() -> None:
+    """M2"""
+    world, _, new = _mixed()
+    metadata = encode_subscription(["orders"])
+    joined = world.joined(world.join("late", protocols=(JoinProtocol(EAGER, metadata),)))
+    assert joined.error_code is ErrorCode.NONE
+    assert joined.leader == ""
+    for _ in range(REBALANCE_MS // 5_000):
+        world.heartbeat("late", joined.generation)
+        new.beat()
+        world.advance(5_000)
+    assert world.heartbeat("late", joined.generation) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_guest_that_is_silent_for_its_own_session_is_removed() -> None:
+    world, old, new = _mixed()
+    world.advance(SESSION_MS)
+    new.beat()
+    assert new.owned == world.partitions("orders")
+    assert world.heartbeat(old.given_id, old.generation) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_guest_of_another_generation_is_told_so() -> None:
+    world, old, _ = _mixed()
+    assert world.heartbeat(old.given_id, 99) is ErrorCode.ILLEGAL_GENERATION
+    assert world.answer(world.sync(old.given_id, 99)) is ErrorCode.ILLEGAL_GENERATION
+    partition = TopicPartition("orders", 0)
+    ahead = Committer(99, old.given_id, None)
+    assert world.commit(1, partition, committer=ahead) is ErrorCode.ILLEGAL_GENERATION
+    now = Committer(old.generation, old.given_id, None)
+    assert world.commit(1, partition, committer=now) is ErrorCode.NONE
+
+
+def test_members_of_the_other_protocol_are_no_guests() -> None:
+    world, _, new = _mixed()
+    assert world.heartbeat(new.member_id, new.epoch) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "protocols"),
+    [
+        ("connect", (JoinProtocol(EAGER, encode_subscription(["orders"])),)),
+        ("consumer", (JoinProtocol("mine", encode_subscription(["orders"])),)),
+        ("consumer", (JoinProtocol(EAGER, b""),)),
+    ],
+)
+def test_who_has_nothing_in_common_with_the_guests_stays_out(
+    protocol_type: str, protocols: tuple[JoinProtocol, ...]
+) -> None:
+    """M3"""
+    world, _, _ = _mixed()
+    token = world.join("late", protocol_type=protocol_type, protocols=protocols)
+    assert world.answer(token) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_guest_comes_back_with_the_id_it_was_given() -> None:
+    world, _, _ = _mixed()
+    protocols = (JoinProtocol(EAGER, encode_subscription(["orders"])),)
+    given = world.joined(world.join("late", protocols=protocols, requires_id=True))
+    assert (given.error_code, given.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "late")
+    joined = world.joined(world.join(member_id="late", protocols=protocols, requires_id=True))
+    assert (joined.error_code, joined.member_id) == (ErrorCode.NONE, "late")
+
+
+def test_a_static_member_changes_its_protocol_and_keeps_its_place() -> None:
+    world = _world()
+    old = _guest(world, "old")
+    old.instance_id = "i"
+    _settle(old)
+    had = old.owned
+    new = Consumer(world, "new", topics=_ORDERS, instance_id="i")
+    answer = new.beat()
+    assert isinstance(answer, HeartbeatAnswer)
+    assert answer.assigned == had
+    back = _guest(world, "back")
+    back.instance_id = "i"
+    _settle(back)
+    assert _types(world) == "classic", "only guests are left"
+    assert back.owned == had
+
+
+def test_an_administrator_removes_members_of_either_protocol() -> None:
+    world, old, _ = _mixed()
+    static = Consumer(world, "static", topics=_ORDERS, instance_id="i")
+    static.beat()
+    left = world.leave(
+        LeavingMember("", "i"), LeavingMember("stranger", None), LeavingMember("other", "i")
+    )
+    assert left == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID]
+    assert static.beat() is ErrorCode.UNKNOWN_MEMBER_ID
+    assert old.given_id in world.group().members.by_id
