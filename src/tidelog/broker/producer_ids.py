@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import ProducerId
+from tidelog.core.transactions.initializing import NoProducerId
 
 logger = logging.getLogger(__name__)
 
@@ -29,11 +30,11 @@ class ProducerIds:
         return not self._block
 
     def take(self) -> ProducerId:
-        """An id, if there is one. Raises RequestRefused, and sees that there will be."""
+        """An id, if there is one. Raises NoProducerId, and sees that there will be."""
         if self.is_empty:
             if self._asking is None:
                 self._tasks.create_task(self._fill())
-            raise RequestRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            raise NoProducerId
         producer_id, self._block = ProducerId(self._block[0]), self._block[1:]
         return producer_id
 

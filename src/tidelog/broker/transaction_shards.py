@@ -22,6 +22,7 @@ from tidelog.core.transactions.coordinator import (
     TransactionShard,
     WriteMarkers,
 )
+from tidelog.core.transactions.initializing import NoProducerId
 from tidelog.records.batch import Codec
 from tidelog.records.transactions import TransactionRecord
 from tidelog.wire.transaction_records import decode_transaction_record, encode_transaction_record
@@ -120,16 +121,13 @@ class TransactionCoordinator:
             return self.refuse(refused)
 
     def ask_with_id(self, transactional_id: str, decide: Decide) -> "asyncio.Future[object]":
-        """The same when there is a producer id that the shard may take."""
-        if not self.producer_ids.is_empty:
-            return self.ask(transactional_id, decide)
-        try:
-            self._runner(transactional_id)
-        except RequestRefused as refused:
-            return self.refuse(refused)
-        answer: asyncio.Future[object] = self._loop.create_future()
-        self._tasks.create_task(self._ask_later(answer, transactional_id, decide))
-        return answer
+        """The same; if it takes a producer id and there is none, as soon as there is."""
+        answer = self.ask(transactional_id, decide)
+        if not answer.done() or not isinstance(answer.exception(), NoProducerId):
+            return answer
+        later: asyncio.Future[object] = self._loop.create_future()
+        self._tasks.create_task(self._ask_later(later, transactional_id, decide))
+        return later
 
     def ask_all(self, decide: Decide) -> "list[asyncio.Future[object]]":
         """What each shard of this broker replies."""

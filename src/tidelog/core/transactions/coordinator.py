@@ -24,7 +24,7 @@ Rules, those of a Kafka 4.3 broker:
         fences its producer. So is one whose producer has a new instance: that is told to come
         back.
     T7  An id whose epochs are used up goes on with a new producer id; the last epoch there is, is
-        kept for fencing.
+        kept for fencing. While there is no producer id, whatever takes one is refused.
     T8  A transactional id without a transaction is forgotten when it has not changed for
         `transactional.id.expiration.ms`.
     T9  A transaction's record fits into a batch of the log: partitions that do not are refused.
@@ -52,6 +52,7 @@ from tidelog.core.deadlines import Deadlines
 from tidelog.core.transactions.ending import Verdict, judge
 from tidelog.core.transactions.initializing import (
     Claim,
+    NoProducerId,
     TakeProducerId,
     next_epoch,
     require_claim,
@@ -218,6 +219,8 @@ class TransactionShard:
                 timeout_ms=timeout_ms,
                 now_ms=now_ms,
             )
+        except NoProducerId:
+            raise
         except RequestRefused as refusal:
             return [Reply(token, ProducerAnswer(refusal.code))]
         answer = ProducerAnswer(ErrorCode.NONE, metadata.producer_id, metadata.producer_epoch)
@@ -295,6 +298,8 @@ class TransactionShard:
             effects = self._end(
                 known, is_commit=is_commit, client_version=client_version, now_ms=now_ms
             )
+        except NoProducerId:
+            raise
         except RequestRefused as refusal:
             return [Reply(token, ProducerAnswer(refusal.code))]
         ended = self._transactions[transactional_id]
@@ -377,8 +382,7 @@ class TransactionShard:
             known = self._transactions[transactional_id]
             try:
                 effects += self._abort_with_fence(known, now_ms)
-            except RequestRefused:
-                # There is no producer id for it (T7). There will be, some time later.
+            except NoProducerId:  # There will be one, some time later. T7
                 self._set_timers(known)
         return effects
 
@@ -395,7 +399,7 @@ class TransactionShard:
     # -- changes -----------------------------------------------------------------------------------
 
     def _abort_with_fence(self, known: TransactionMetadata, now_ms: int) -> list[Effect]:
-        """Raises RequestRefused if that takes a producer id and there is none. T6, T7"""
+        """Raises NoProducerId if that takes one and there is none. T6, T7"""
         return self._end(known, is_commit=False, client_version=VERSION_WITH_BUMP, now_ms=now_ms)
 
     def _end(

@@ -15,7 +15,14 @@ from tidelog.core.transactions.transitions import FIRST_EPOCH, initialized
 from tidelog.records.transactions import TransactionMetadata, is_exhausted
 
 TakeProducerId = Callable[[], ProducerId]
-"""An id that nobody has had. Raises RequestRefused while there is none."""
+"""An id that nobody has had. Raises NoProducerId while there is none."""
+
+
+class NoProducerId(RequestRefused):
+    """It takes an id to do this, and there is none yet. Nothing has changed."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "there is no producer id yet")
 
 
 class Claim(NamedTuple):

@@ -396,6 +396,21 @@ async def test_nobody_coordinates_before_there_is_a_topic() -> None:
 
 
 @in_virtual_time
+async def test_who_needs_no_producer_id_does_not_wait_for_one() -> None:
+    async with asking() as asked:
+        _code, producer_id, _epoch = await asked.init()
+        ids = asked.controlled.transactions.producer_ids
+        while not ids.is_empty:
+            ids.take()
+        asked.controlled.tree.refusing = 100
+        await asked.add((producer_id, 0), {"t": (0,)})
+        assert await asked.end((producer_id, 0)) == (0, producer_id, 1)
+        await asked.controlled.settle()
+        assert await asked.init() == (0, producer_id, 2)
+        asked.controlled.tree.refusing = 0
+
+
+@in_virtual_time
 async def test_everybody_waits_for_producer_ids() -> None:
     async with asking() as asked:
         asked.controlled.tree.refusing = 1

@@ -13,7 +13,7 @@ from tidelog.core.transactions.coordinator import (
     TransactionShard,
     WriteMarkers,
 )
-from tidelog.core.transactions.initializing import Claim
+from tidelog.core.transactions.initializing import Claim, NoProducerId
 from tidelog.records.transactions import TransactionMetadata, TransactionRecord
 
 TOPIC = "topic"
@@ -130,14 +130,17 @@ class AskedShard:
         self, transactional_id: str, producer: Claim, *, is_commit: bool, version: int = 2
     ) -> ProducerAnswer:
         token = self._token()
-        effects = self.shard.on_end(
-            transactional_id,
-            producer=producer,
-            is_commit=is_commit,
-            client_version=version,
-            token=token,
-            now_ms=self.now_ms,
-        )
+        try:
+            effects = self.shard.on_end(
+                transactional_id,
+                producer=producer,
+                is_commit=is_commit,
+                client_version=version,
+                token=token,
+                now_ms=self.now_ms,
+            )
+        except NoProducerId as refusal:
+            return ProducerAnswer(refusal.code)
         return self._producer_answer(token, effects)
 
     def answer_markers(self) -> None:
@@ -174,7 +177,7 @@ class AskedShard:
 
     def _take_producer_id(self) -> ProducerId:
         if not self.has_producer_ids:
-            raise RequestRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            raise NoProducerId
         return ProducerId(next(self._producer_ids))
 
     def _perform(self, effects: Effects) -> None:
