@@ -7,18 +7,20 @@ wherever in a compaction the kill came.
 
 import random
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from tests.integration.conftest import StartBroker
 from tests.support.broker_process import BrokerProcess
 from tests.support.clients import create_topic, read_committed, read_partition
 from tests.support.dump_log_segments import dump_folder
 from tests.support.server_process import wait_until
+from tests.support.three_brokers import BROKER_IDS, ThreeBrokers
 
 TOPIC = "accounts"
 KEY_COUNT = 200
@@ -224,3 +226,57 @@ def write_and_see(broker: BrokerProcess, producer: Producer, expected: dict[byte
     producer.commit_transaction(30)
     expected[b"last"] = b"last"
     return is_compacted(broker, TOPIC, up_to=180)
+
+
+def test_replicas_compact_their_logs_and_whoever_leads_has_every_key(tmp_path: Path) -> None:
+    """One is away while the others compact, and copies what is left; then it has to lead."""
+    with ThreeBrokers(tmp_path, CLEANING) as cluster:
+        admin = cluster.admin()
+        admin.create_topics([NewTopic(TOPIC, 1, 3, config=COMPACTED)])[TOPIC].result(30)
+        cluster.wait_whole(TOPIC)
+        away = cluster.partition(TOPIC).replicas[1]
+        pairs: list[tuple[bytes | None, bytes | None]] = []
+        write(cluster, pairs, 3_000)
+        wait_compacted_everywhere(cluster, up_to=2_000)
+        cluster.brokers[away].kill()
+        write(cluster, pairs, 12_000)
+        others = [one for one in BROKER_IDS if one != away]
+        wait_compacted_everywhere(cluster, up_to=10_000, broker_ids=others)
+        cluster.brokers[away].start()
+        cluster.wait_whole(TOPIC)
+        assert newest(read_pairs(cluster)) == newest(pairs)
+        for one in others:
+            cluster.brokers[one].kill()
+        wait_until(
+            lambda: cluster.partition(TOPIC).leader == away, within_s=60, what="the third one leads"
+        )
+        assert newest(read_pairs(cluster)) == newest(pairs)
+        offsets = [one.offset for one in read_partition(cluster.bootstrap, TOPIC, 0)]
+        assert len(offsets) < 5_000
+
+
+def write(
+    cluster: ThreeBrokers, pairs: list[tuple[bytes | None, bytes | None]], count: int
+) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 1, "log_level": 0})
+    for number in range(len(pairs), len(pairs) + count):
+        pairs.append((key_of(number), value_of(number)))
+        producer.produce(TOPIC, value_of(number), key_of(number), partition=0)
+        if number % 100 == 0:
+            producer.flush(30)
+    assert producer.flush(60) == 0
+
+
+def read_pairs(cluster: ThreeBrokers) -> list[tuple[bytes | None, bytes | None]]:
+    return [(one.key, one.value) for one in read_partition(cluster.bootstrap, TOPIC, 0)]
+
+
+def wait_compacted_everywhere(
+    cluster: ThreeBrokers, *, up_to: int, broker_ids: Sequence[int] = BROKER_IDS
+) -> None:
+    for one in broker_ids:
+        wait_until(
+            partial(is_compacted, cluster.brokers[one], TOPIC, up_to=up_to),
+            within_s=60,
+            what=f"broker {one} has compacted its log",
+        )

@@ -4,7 +4,7 @@ Each log directory has an executor of its own, so that a disk that hangs holds u
 and nobody else's. An executor has two lanes, each one thread and first come, first served:
 
     urgent      what a client waits for: rolling a segment, creating a log, a read from the platters
-    background  what nobody waits for: fsync, checkpoints, retention, deleting
+    background  what nobody waits for: fsync, checkpoints, retention, compaction, deleting
 
 A roll therefore never queues behind the fsync of a gigabyte. Work that touches the same file in
 both lanes is ordered by the caller: see `broker/partition_appends.py`.

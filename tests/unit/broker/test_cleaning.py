@@ -12,6 +12,7 @@ from tests.unit.broker.world import World, broker_world, process_killed
 from tidelog.base.errors import DiskFull, StorageError
 from tidelog.base.ids import Offset, TopicPartition
 from tidelog.broker.cleaning import Cleaner
+from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.config.broker import BrokerConfig
 from tidelog.records.batch import Codec
 from tidelog.records.record import Record, encode_plain_batch
@@ -227,11 +228,7 @@ class TestMeanwhile:
             world.clock.moment_ms += HOUR_MS
             world.executor.hold(BACKGROUND)
             task = asyncio.create_task(cleaner_of(world).clean_all())
-            runner = world.runner("t")
-            while not runner.is_rearranged:
-                await asyncio.sleep(0)
-                if world.executor.waiting(BACKGROUND):
-                    world.executor.step(BACKGROUND)
+            runner = await step_until_it_begins(world)
             assert await runner.enforce_retention(world.clock.now_ms()) == 0
             world.executor.release(BACKGROUND)
             await task
@@ -280,11 +277,7 @@ class TestMeanwhile:
             await write(world, [b"a", b"a"])
             world.executor.hold(BACKGROUND)
             task = asyncio.create_task(cleaner_of(world).clean_all())
-            runner = world.runner("t")
-            while not runner.is_rearranged:
-                await asyncio.sleep(0)
-                if world.executor.waiting(BACKGROUND):
-                    world.executor.step(BACKGROUND)
+            await step_until_it_begins(world)
             world.configure("t", {"cleanup.policy": "delete"})
             world.executor.release(BACKGROUND)
             await world.settle()
@@ -406,6 +399,16 @@ class TestFailures:
             async with broker_world(before=world) as restarted:
                 await restarted.become_all()
                 assert restarted.stored_offsets("t") == [1, 2]
+
+
+async def step_until_it_begins(world: World) -> PartitionRunner:
+    """With a background thread that is held."""
+    runner = world.runner("t")
+    while not runner.is_rearranged:
+        await asyncio.sleep(0)
+        if world.executor.waiting(BACKGROUND):
+            world.executor.step(BACKGROUND)
+    return runner
 
 
 async def damage(world: World, name: str) -> tuple[Path, bytes]:
