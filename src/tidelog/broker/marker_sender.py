@@ -22,11 +22,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from tidelog.base.errors import ErrorCode, RequestRefused, WireError
+from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_BROKER, BrokerId, TopicPartition
+from tidelog.broker.broker_peers import BrokerPeers, Connect
 from tidelog.broker.partitions import Partitions
-from tidelog.broker.peers import Peer, PeerUnreachable
+from tidelog.broker.peers import Peer
 from tidelog.broker.shard_runner import ShardRunner
 from tidelog.core.coordinators import NO_EFFECTS, Effects, Token
 from tidelog.core.transactions.coordinator import TransactionShard, WriteMarkers
@@ -115,7 +117,6 @@ class _Channel:
 
     untold: _Untold = field(default_factory=dict)
     is_busy: bool = False
-    peer: Peer | None = None
 
 
 class MarkerSender:
@@ -126,14 +127,13 @@ class MarkerSender:
         *,
         broker_id: BrokerId,
         partitions: Partitions,
-        connect: Callable[[BrokerId], Peer | None],
+        connect: Connect,
         write_here: WriteHere,
         loop: asyncio.AbstractEventLoop,
         tasks: asyncio.TaskGroup,
     ) -> None:
-        self._broker_id = broker_id
+        self._peers = BrokerPeers(broker_id, connect)
         self._partitions = partitions
-        self._connect = connect
         self._write_here = write_here
         self._loop = loop
         self._tasks = tasks
@@ -148,9 +148,7 @@ class MarkerSender:
         self._loop.call_soon(self._route, Sending(runner, markers), markers.partitions)
 
     def close(self) -> None:
-        for channel in self._channels.values():
-            if channel.peer is not None:
-                channel.peer.close()
+        self._peers.close()
 
     def _route(self, sending: Sending, partitions: Iterable[TopicPartition]) -> None:
         """To whoever leads them now. K2, K3"""
@@ -196,38 +194,24 @@ class MarkerSender:
             while channel.untold:
                 untold = _taken(channel)
                 if untold:
-                    await self._tell(leader, channel, untold)
+                    await self._tell(leader, untold)
         finally:
             channel.is_busy = False
 
-    async def _tell(self, leader: BrokerId, channel: _Channel, untold: _Untold) -> None:
+    async def _tell(self, leader: BrokerId, untold: _Untold) -> None:
         request = [sending.marker(partitions) for sending, partitions in untold.items()]
-        results = await self._results(leader, channel, request)
+        results = await self._peers.ask(
+            leader,
+            here=partial(self._write_here, request),
+            there=partial(self._ask, request),
+        )
         # A producer is in it once: what another shard wants told of it is not wanted any more. K3
-        codes = {result.producer_id: result.codes() for result in results}
+        codes = {result.producer_id: result.codes() for result in results or ()}
         for sending, partitions in untold.items():
             self._take_codes(sending, partitions, codes.get(sending.markers.producer_id, {}))
 
-    async def _results(
-        self, leader: BrokerId, channel: _Channel, request: Sequence[TransactionMarker]
-    ) -> Sequence[MarkerResult]:
-        """None at all if nobody knows what has become of it."""
-        if leader == self._broker_id:
-            return await self._write_here(request)
-        if channel.peer is None:
-            channel.peer = self._connect(leader)
-        if channel.peer is None:
-            return ()
-        try:
-            return await self._ask(channel.peer, request)
-        except (PeerUnreachable, WireError) as error:
-            logger.debug("leader does not answer", extra={"broker": leader, "reason": error})
-            channel.peer.close()
-            channel.peer = None  # It may be elsewhere when it comes back.
-            return ()
-
     async def _ask(
-        self, peer: Peer, request: Sequence[TransactionMarker]
+        self, request: Sequence[TransactionMarker], peer: Peer
     ) -> Sequence[MarkerResult]:
         frame = encode_write_txn_markers_request(
             VERSION, peer.next_correlation_id(), self._client_id, request

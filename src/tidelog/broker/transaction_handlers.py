@@ -1,11 +1,12 @@
 """The coordinator of transactions and its handlers, put together."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tidelog.base.ids import BrokerId
 from tidelog.base.ports import Clock
+from tidelog.broker.broker_peers import Connect
 from tidelog.broker.coordinators import Coordinators
 from tidelog.broker.dispatch import DirectHandler
 from tidelog.broker.handlers.add_offsets_to_txn import AddOffsetsToTxnApi
@@ -17,7 +18,6 @@ from tidelog.broker.internal_topics import TRANSACTION_STATE
 from tidelog.broker.large_requests import LargeRequests
 from tidelog.broker.marker_sender import MarkerSender, WriteHere
 from tidelog.broker.partitions import Partitions
-from tidelog.broker.peers import Peer
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.request_tasks import RequestTasks
 from tidelog.broker.transaction_shards import TransactionCoordinator, TransactionShards
@@ -31,7 +31,7 @@ def transaction_coordinator(
     broker_id: BrokerId,
     partitions: Partitions,
     producer_ids: ProducerIds,
-    connect: Callable[[BrokerId], Peer | None],
+    connect: Connect,
     write_here: WriteHere,
     request_timeout_ms: int,
     clock: Clock,

@@ -19,17 +19,18 @@ Rules:
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from tidelog.base.errors import ErrorCode, WireError
+from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import BrokerId, TopicPartition
+from tidelog.broker.broker_peers import BrokerPeers, Connect
 from tidelog.broker.internal_topics import TRANSACTION_STATE
 from tidelog.broker.partitions import Partitions
-from tidelog.broker.peers import Peer, PeerUnreachable
+from tidelog.broker.peers import Peer
 from tidelog.core.coordinators import partition_of
 from tidelog.wire.add_partitions_to_txn import (
     AddedPartitions,
@@ -38,8 +39,6 @@ from tidelog.wire.add_partitions_to_txn import (
     encode_add_partitions_to_txn_request,
 )
 from tidelog.wire.api import ApiKey, decode_response_header
-
-logger = logging.getLogger(__name__)
 
 VERSION: Final = 5
 QUESTIONS_PER_REQUEST: Final = 1_000
@@ -78,7 +77,6 @@ class _Channel:
 
     waiting: deque[_Waiting] = field(default_factory=deque)
     is_busy: bool = False
-    peer: Peer | None = None
 
 
 class TransactionVerifier:
@@ -89,7 +87,7 @@ class TransactionVerifier:
         *,
         broker_id: BrokerId,
         partitions: Partitions,
-        connect: Callable[[BrokerId], Peer | None],
+        connect: Connect,
         ask_here: AskHere,
         retry_backoff_ms: int,
         retry_max_ms: int,
@@ -97,9 +95,8 @@ class TransactionVerifier:
         tasks: asyncio.TaskGroup,
     ) -> None:
         """`connect` makes the connection over which another broker is asked."""
-        self._broker_id = broker_id
+        self._peers = BrokerPeers(broker_id, connect)
         self._partitions = partitions
-        self._connect = connect
         self._ask_here = ask_here
         self._retry_backoff_s = retry_backoff_ms / 1000
         self._retry_max_s = retry_max_ms / 1000
@@ -119,9 +116,7 @@ class TransactionVerifier:
             await asyncio.sleep(self._retry_backoff_s)
 
     def close(self) -> None:
-        for channel in self._channels.values():
-            if channel.peer is not None:
-                channel.peer.close()
+        self._peers.close()
 
     async def _ask(self, question: Question) -> Codes:
         coordinator = self._coordinator_of(question.transactional_id)
@@ -151,7 +146,7 @@ class TransactionVerifier:
                     channel.waiting.popleft()
                     for _ in range(min(len(channel.waiting), QUESTIONS_PER_REQUEST))
                 ]
-                results = await self._results(coordinator, channel, [one[0] for one in taken])
+                results = await self._results(coordinator, [one[0] for one in taken])
                 for number, (question, codes) in enumerate(taken):
                     if not codes.done():
                         codes.set_result(_codes(question, results, number))
@@ -161,28 +156,19 @@ class TransactionVerifier:
                 codes.cancel()
 
     async def _results(
-        self, coordinator: BrokerId, channel: _Channel, questions: Iterable[Question]
+        self, coordinator: BrokerId, questions: Iterable[Question]
     ) -> Sequence[AddedResult]:
         """In the order of the questions; none at all if there is no answer."""
         asked = [_asked(question) for question in questions]
-        if coordinator == self._broker_id:
-            return await self._ask_here(asked)
-        if channel.peer is None:
-            channel.peer = self._connect(coordinator)
-        if channel.peer is None:
-            return ()
-        try:
-            return await self._ask_peer(channel.peer, asked)
-        except (PeerUnreachable, WireError) as error:
-            logger.debug(
-                "coordinator does not answer", extra={"broker": coordinator, "reason": error}
-            )
-            channel.peer.close()
-            channel.peer = None  # It may be elsewhere when it comes back.
-            return ()
+        results = await self._peers.ask(
+            coordinator,
+            here=partial(self._ask_here, asked),
+            there=partial(self._ask_peer, asked),
+        )
+        return results or ()
 
     async def _ask_peer(
-        self, peer: Peer, asked: Sequence[AddedPartitions]
+        self, asked: Sequence[AddedPartitions], peer: Peer
     ) -> Sequence[AddedResult]:
         frame = encode_add_partitions_to_txn_request(
             VERSION, peer.next_correlation_id(), self._client_id, asked
