@@ -8,3 +8,4 @@ class Guest(Enum):
 
     GROUPS = "groups"
     TRANSACTIONS = "transactions"
+    DUPLICATES = "duplicates"

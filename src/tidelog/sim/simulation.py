@@ -28,6 +28,7 @@ from tidelog.sim.checkers.told_is_committed import ToldIsCommittedChecker
 from tidelog.sim.checkers.topics import TopicsChecker
 from tidelog.sim.client import SimulatedClient
 from tidelog.sim.coordinator import SimulatedCoordinatorService
+from tidelog.sim.duplicates import TOPIC_CONFIGS, SimulatedDuplicates
 from tidelog.sim.faults.plan import FaultPlan
 from tidelog.sim.faults.scene import COORDINATOR, Scene
 from tidelog.sim.faults.schedule import Faults
@@ -161,7 +162,7 @@ class Simulation:
                 ],
             ),
         ]
-        self._guests: list[SimulatedGroups | SimulatedTransactions] = []
+        self._guests: list[SimulatedGroups | SimulatedTransactions | SimulatedDuplicates] = []
         if Guest.GROUPS in plan.guests:
             self._guests.append(
                 SimulatedGroups(world, self.cluster, topic=TOPIC, partition_count=PARTITION_COUNT)
@@ -169,6 +170,12 @@ class Simulation:
         if Guest.TRANSACTIONS in plan.guests:
             self._guests.append(
                 SimulatedTransactions(
+                    world, self.cluster, topic=TOPIC, partition_count=PARTITION_COUNT
+                )
+            )
+        if Guest.DUPLICATES in plan.guests:
+            self._guests.append(
+                SimulatedDuplicates(
                     world, self.cluster, topic=TOPIC, partition_count=PARTITION_COUNT
                 )
             )
@@ -257,6 +264,7 @@ class Simulation:
                 name=TOPIC,
                 partition_count=PARTITION_COUNT,
                 replication_factor=min(3, self._plan.broker_count),
+                configs=TOPIC_CONFIGS if Guest.DUPLICATES in self._plan.guests else (),
             )
             outcomes = await requests.create_topics([new], validate_only=False)
             codes.extend(outcome.error for outcome in outcomes)

@@ -269,7 +269,8 @@ class SimulatedConsumer:
                         self._client.name, partition, record.offset, record.value or b"", now_s
                     )
                 )
-                self.offsets[partition] = record.offset + 1
+            # Also past a batch without records.
+            self.offsets[partition] = max(self.offsets[partition], header.end_offset)
 
     def _encode(self, partition: int, number: int, name: str) -> bytes:
         wanted = FetchPartition(partition, -1, self.offsets[partition], -1, -1, FETCH_MAX_BYTES)

@@ -189,19 +189,16 @@ def _is_in_log(log: Log, segment: Segment, digest: BatchDigest) -> bool:
 
 
 def _read(log: Log, offset: Offset, end_offset: Offset) -> tuple[bytes, Offset]:
+    """Of all that is stored: what the log's time is does not depend on where readers may begin."""
     while True:
         try:
-            read = log.read(
-                max(offset, log.log_start_offset),
-                end_offset=end_offset,
-                max_bytes=SLICE_BYTES,
-                at_least_one=True,
-            )
+            read = log.read_stored(offset, end_offset=end_offset, max_bytes=SLICE_BYTES)
             return bytes(read.data), read.end_offset
         except RequestRefused:
-            if log.log_start_offset <= offset:
+            first_offset = log.segments[0].base_offset
+            if first_offset <= offset:
                 raise StorageError(f"{log.folder} cannot be read at {offset}") from None
-            offset = log.log_start_offset  # Retention was faster.
+            offset = first_offset  # Retention was faster.
             if offset >= end_offset:
                 return b"", end_offset
 

@@ -341,6 +341,17 @@ class Log(ReadableLog):
             offset,
         )
 
+    def read_stored(self, offset: Offset, *, end_offset: Offset, max_bytes: int) -> LogRead:
+        """As `read`, of all that is in the files: also what lies below the log start.
+
+        Raises RequestRefused(OFFSET_OUT_OF_RANGE) if that is removed meanwhile.
+        """
+        if offset < self.segments[0].base_offset:
+            raise RequestRefused(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return self._with_indexes(
+            lambda: self._read_stored(self._blocking, offset, end_offset, max_bytes, True), offset
+        )
+
     def offset_by_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record from log start on with a timestamp of at least `timestamp_ms`."""
         return self._with_indexes(

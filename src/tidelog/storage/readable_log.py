@@ -140,6 +140,11 @@ class ReadableLog:
     ) -> LogRead:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise RequestRefused(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return self._read_stored(access, offset, end_offset, max_bytes, at_least_one)
+
+    def _read_stored(
+        self, access: Access, offset: Offset, end_offset: Offset, max_bytes: int, at_least_one: bool
+    ) -> LogRead:
         if offset >= end_offset:
             return LogRead(b"", offset)
         segments = self.segments

@@ -1,0 +1,59 @@
+"""D5: what is sent twice is stored once, whoever dies meanwhile (P21-P23); and bugs are found."""
+
+import pytest
+
+from tests.simulation.planted_duplicates import PLANTED
+from tests.simulation.runs import BROKERS, told
+from tidelog.sim.guests import Guest
+from tidelog.sim.simulation import RunPlan, RunResult, simulate
+
+SEEDS = range(1, 9)
+SEEDS_MAX = 100
+DURATION_S = 30.0
+
+ONCE = "a record with an id is stored once"
+STORED = "an id that was acknowledged is stored"
+TOLD = "a duplicate is told where the first copy is"
+
+FOUND_BY = {
+    "begin_with_an_empty_index": {ONCE},
+    "acknowledge_before_the_first_copy_is_committed": {STORED, TOLD},
+}
+TRIED_FIRST = {"acknowledge_before_the_first_copy_is_committed": 3}
+"""As in `test_planted.py`."""
+
+
+def run(seed: int) -> RunResult:
+    plan = RunPlan(
+        seed=seed,
+        broker_count=BROKERS,
+        duration_s=DURATION_S,
+        guests=frozenset({Guest.DUPLICATES}),
+    )
+    return simulate(plan)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_sent_twice_is_stored_once(seed: int) -> None:
+    result = run(seed)
+    assert result.failure is None, told(result)
+    assert result.acknowledged > 0
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_found(name: str) -> None:
+    others: dict[str, int] = {}
+    for seed in sorted(range(1, SEEDS_MAX + 1), key=lambda one: one != TRIED_FIRST.get(name)):
+        with PLANTED[name]():
+            failure = run(seed).failure
+        if failure is None:
+            continue
+        promise = failure.partition(":")[0]
+        if promise in FOUND_BY[name]:
+            return
+        others[promise] = others.get(promise, 0) + 1
+    pytest.fail(f"{name} was not found in {SEEDS_MAX} seeds; what else went wrong: {others}")
+
+
+def test_every_bug_has_a_promise_that_it_breaks() -> None:
+    assert FOUND_BY.keys() == PLANTED.keys()
