@@ -285,15 +285,17 @@ class Deduplicator:
         header: BatchHeader,
         records: memoryview | bytearray,
         sent: SentIds | None,
-    ) -> Offset:
+    ) -> Offset | Preparation:
         """The offset to answer a repeated batch with, of which `copy` is stored.
 
         If all of its records were dropped the first time, nothing of it is there but its sequences,
         and the answer named the first copy of its first record.
         """
+        if not self.is_current:
+            return Preparation.CATCH_UP
         sent = sent or self.ids_at_once(header, records)
-        if sent is None or not self.is_current:
-            return copy.base_offset
+        if sent is None:
+            return Preparation.READ_IDS
         try:
             seen = self.judge(header, sent.entries, timestamp_ms=copy.timestamp_ms)
         except RequestRefused:

@@ -193,11 +193,7 @@ class PartitionAppends(ServedPartition):
                 else:
                     copy = self.producers.on_batch(header)
                 if copy is not None:
-                    end_offset = Offset(copy.last_offset + 1)
-                    told_offset = self._told_offset(copy, header, records, sent)
-                    return self._acknowledge(
-                        _Appended(told_offset, end_offset, copy.timestamp_ms, acks, settle)
-                    )
+                    return self._answer_repeated(copy, header, records, sent, acks, settle)
             if self.deduplicator is not None:
                 return self._append_unseen(records, header, sent, acks, now_ms, settle)
         except RequestRefused as refusal:
@@ -250,17 +246,26 @@ class PartitionAppends(ServedPartition):
             return _told(attempt, told_offset)
         return attempt
 
-    def _told_offset(
+    def _answer_repeated(
         self,
         copy: ProducedBatch,
         header: BatchHeader,
         records: memoryview | bytearray,
         sent: SentIds | None,
-    ) -> Offset:
-        """What the producer of a repeated batch was told of it, or would have been."""
-        if self.deduplicator is None:
-            return copy.base_offset
-        return self.deduplicator.told_offset(copy, header, records, sent)
+        acks: int,
+        settle: Settle,
+    ) -> _Attempt:
+        """Answer what was sent before as it was answered then, or would have been."""
+        base_offset = copy.base_offset
+        if self.deduplicator is not None:
+            told = self.deduplicator.told_offset(copy, header, records, sent)
+            if isinstance(told, Preparation):
+                return told
+            base_offset = told
+        end_offset = Offset(copy.last_offset + 1)
+        return self._acknowledge(
+            _Appended(base_offset, end_offset, copy.timestamp_ms, acks, settle)
+        )
 
     def _compression_level(self, header: BatchHeader) -> int | None:
         limits = self._limits

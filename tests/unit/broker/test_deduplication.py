@@ -23,6 +23,7 @@ from tidelog.base.ids import Offset
 from tidelog.broker.append_terms import FromClient
 from tidelog.broker.deduplication import AT_ONCE_BYTES, drops_by_topic
 from tidelog.records.batch import BatchHeader, Codec, iter_headers, read_header
+from tidelog.records.ids import Kept, rewritten
 from tidelog.records.record import Record, encode_batch
 
 ALL = -1
@@ -306,6 +307,18 @@ async def test_retry_of_a_batch_gets_the_answer_it_had() -> None:
         assert first == again == [0, 4, 6]
         assert [one for _, one in stored_ids(world)] == ["a", "b", "c", "d", "e"]
         assert dropped(world) == 3
+
+
+@in_virtual_time
+async def test_new_leader_gives_a_retry_the_answer_it_would_have_had() -> None:
+    async with broker_world() as world:
+        await followed_world(world)
+        whole = batch("a", producer=5, sequence=0)
+        empty = rewritten(read_header(whole, 0), Kept(b"", 0, -1), level=None, log_time_ms=NOW_MS)
+        copied = stamped(batch("a"), offset=0, epoch=1) + stamped(empty, offset=1, epoch=1)
+        take(world, answer(copied, high_watermark=2))
+        await become(world, BROKER, 2)
+        assert (await send(world, whole)).base_offset == 0
 
 
 # -- acks=all --------------------------------------------------------------------------------------
