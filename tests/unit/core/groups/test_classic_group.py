@@ -241,6 +241,21 @@ def test_who_joins_and_does_not_sync_is_removed() -> None:
     assert hosted.heartbeat("ann", 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_who_has_not_synced_when_the_next_rebalance_begins_has_time_to_join() -> None:
+    hosted = Hosted()
+    joined_together(hosted, "ann", "bob")
+    for _ in range(10):
+        hosted.advance(5_000)
+        hosted.heartbeat("ann", 1)
+        hosted.heartbeat("bob", 1)
+    bob = hosted.join(member_id="bob", protocols=protocols("range", "other"))
+    hosted.advance(5_000)
+    hosted.heartbeat("ann", 1)
+    hosted.advance(REBALANCE_MS - 55_000)  # Both would have had to sync by now.
+    assert hosted.waits(bob)
+    assert hosted.heartbeat("ann", 1) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
 def test_a_group_that_synced_completely_is_left_in_peace() -> None:
     hosted = Hosted()
     hosted.stable("ann", "bob")
