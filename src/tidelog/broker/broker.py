@@ -189,6 +189,7 @@ class Broker:
         )
         replicas.on_config_changed(lambda config: cleaner.on_config(config.log))
         groups = self._groups(loop, tasks)
+        groups.on_image(image, changes_between(EMPTY_IMAGE, image))
         markers = self._markers(loop)
         transactions = self._transactions(loop, tasks, markers)
         verifier = self._verifier(loop, tasks, transactions)
