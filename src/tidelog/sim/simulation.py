@@ -283,7 +283,12 @@ class Simulation:
 
         async def produce(plan: ProducerPlan, process: Process) -> None:
             producer = SimulatedProducer(
-                client(process), plan, self.ledger, topic=TOPIC, partition_count=PARTITION_COUNT
+                client(process),
+                plan,
+                self.ledger,
+                topic=TOPIC,
+                partition_count=PARTITION_COUNT,
+                has_keys="compact" in self._plan.settings.get("log.cleanup.policy", ""),
             )
             self._producers.append(producer)
             await producer.run()

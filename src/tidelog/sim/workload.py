@@ -67,15 +67,19 @@ class SimulatedProducer:
         *,
         topic: str,
         partition_count: int,
+        has_keys: bool,
     ) -> None:
+        """`has_keys`: each record has one of its own, so that compaction has to keep them all."""
         self._client = client
         self._plan = plan
         self._ledger = ledger
+        self._has_keys = has_keys
         self._topic = topic
         self._partition_count = partition_count
         self._producer = NO_PRODUCER
         self._sequences = [0] * partition_count
         self._next_number = 0
+        self._next_key = 0
         self.is_done = False
         self.is_stopping = False
 
@@ -173,7 +177,10 @@ class SimulatedProducer:
         timestamp_ms = EPOCH_MS + int(asyncio.get_running_loop().time() * 1_000)
         producer_id, epoch = self._producer
         return encode_batch(
-            [Record(offset, timestamp_ms, None, value, ()) for offset, value in enumerate(values)],
+            [
+                Record(offset, timestamp_ms, self._key(), value, ())
+                for offset, value in enumerate(values)
+            ],
             leader_epoch=-1,
             codec=Codec.NONE,
             producer_id=producer_id,
@@ -182,6 +189,13 @@ class SimulatedProducer:
             is_transactional=False,
             is_control=False,
         )
+
+    def _key(self) -> bytes | None:
+        """Another one for each attempt: what is sent again may be there twice."""
+        if not self._has_keys:
+            return None
+        number, self._next_key = self._next_key, self._next_key + 1
+        return f"{self._client.name}/{number}".encode()
 
     def _encode(self, partition: int, batch: bytearray, number: int, name: str) -> bytes:
         return encode_produce_request(
