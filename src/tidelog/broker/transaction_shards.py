@@ -57,6 +57,7 @@ class TransactionShards:
                 id_expiration_ms=config.transactional_id_expiration_ms,
                 abort_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
                 expiry_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+                wait_max_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
                 record_max_bytes=record_max_bytes,
             ),
             coordinator_epoch=leader_epoch,

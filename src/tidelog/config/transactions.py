@@ -63,7 +63,7 @@ class TransactionsConfig:
         "add.partitions.to.txn.retry.backoff.max.ms",
         100,
         ConfigType.INT,
-        "For how long it is asked before the producer is told to try again.",
+        "For how long a producer waits for its last transaction before it is told to try again.",
         minimum=0,
     )
     transaction_state_log_load_buffer_size: int = option(

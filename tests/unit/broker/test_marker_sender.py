@@ -127,6 +127,7 @@ class Coordinating:
                 producer=producer,
                 partitions=[TopicPartition("t", number) for number in partitions],
                 client_version=2,
+                may_wait=False,
                 token=token,
                 now_ms=now_ms,
             ),

@@ -57,6 +57,7 @@ class AddOffsetsToTxnApi:
                 producer=producer,
                 partitions=(TopicPartition(CONSUMER_OFFSETS, number),),
                 client_version=VERSION_WITHOUT_BUMP,
+                may_wait=True,
                 token=token,
                 now_ms=now_ms,
             ),

@@ -4,6 +4,9 @@ A client says so before it writes to them, in versions 0 to 3. With transaction 
 not: the brokers that it writes to do, in versions 4 and 5, about many transactions at once; and for
 older clients they ask whether it has (KIP-890).
 
+A client that asks while its last transaction is being completed waits for that. A broker does not:
+others are in the same request, and it asks again.
+
 A transaction that names a partition that there is not gets none of them: whoever reads the answer
 learns which one it was, and that the others were not tried.
 """
@@ -83,6 +86,7 @@ class AddPartitionsToTxnApi:
                 producer=producer,
                 partitions=named,
                 client_version=client_version,
+                may_wait=client_version < VERSION_WITH_BUMP,
                 token=token,
                 now_ms=now_ms,
             )

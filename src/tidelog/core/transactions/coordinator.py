@@ -13,7 +13,8 @@ Rules, those of a Kafka 4.3 broker:
         with transaction version 2 (`ending.py`).
     T2  A transaction has one outcome: what its Prepare record says. Nothing but its Complete record
         follows a Prepare record, and whoever asks for anything else meanwhile is told to come back
-        (CONCURRENT_TRANSACTIONS).
+        (CONCURRENT_TRANSACTIONS). A producer that begins its next transaction may wait instead: it
+        is answered when the last one is complete, or told to come back after `wait_max_ms`.
     T3  Markers are sent when the Prepare record is committed, not before, to every partition of
         the transaction; the Complete record is written when all have answered, not before.
     T4  Every prepared transaction completes, whoever coordinates it: a shard that loads a Prepare
@@ -47,7 +48,7 @@ from tidelog.base.ids import (
     ProducerId,
     TopicPartition,
 )
-from tidelog.core.coordinators import Effect, Effects, Perform, Reply, Token, Write
+from tidelog.core.coordinators import NO_EFFECTS, Effect, Effects, Perform, Reply, Token, Write
 from tidelog.core.deadlines import Deadlines
 from tidelog.core.transactions.ending import Verdict, judge
 from tidelog.core.transactions.initializing import (
@@ -86,6 +87,8 @@ class TransactionLimits:
     """How often transactions that ran out of time are looked for, at most."""
     expiry_interval_ms: int
     """How often ids that expired are looked for, at most."""
+    wait_max_ms: int
+    """How long a producer may wait for its last transaction to be complete. T2"""
     record_max_bytes: int
 
 
@@ -137,6 +140,16 @@ class _Completion:
     unanswered: set[TopicPartition]
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A producer that begins its next transaction when its last one is complete."""
+
+    token: Token
+    producer: Claim
+    partitions: Collection[TopicPartition]
+    client_version: int
+
+
 class TransactionShard:
     """Looks after the transactional ids of one partition."""
 
@@ -155,6 +168,8 @@ class TransactionShard:
         self._numbers = numbers
         self._transactions: dict[str, TransactionMetadata] = {}
         self._completions: dict[str, _Completion] = {}
+        self._waiting: dict[str, _Waiting] = {}
+        self._patience: Deadlines[str] = Deadlines()
         self._timeouts: Deadlines[str] = Deadlines()
         self._expiries: Deadlines[str] = Deadlines()
         self._abort_look_ms = 0
@@ -233,12 +248,18 @@ class TransactionShard:
         producer: Claim,
         partitions: Collection[TopicPartition],
         client_version: int,
+        may_wait: bool,
         token: Token,
         now_ms: int,
     ) -> Effects:
         """The transaction is to reach to these as well. Answer: `PartitionsAnswer`."""
         try:
             known = self._require_producer(transactional_id, producer)
+            if may_wait and known.state in PREPARED and transactional_id not in self._waiting:
+                waiting = _Waiting(token, producer, partitions, client_version)
+                self._waiting[transactional_id] = waiting
+                self._patience.set(transactional_id, now_ms + self._limits.wait_max_ms)
+                return NO_EFFECTS
             _require_not_completing(known)
             codes = dict.fromkeys(partitions, ErrorCode.NONE)
             if known.state is TransactionState.ONGOING and known.partitions.issuperset(partitions):
@@ -346,7 +367,29 @@ class TransactionShard:
         unanswered.difference_update(partitions)
         if unanswered:
             return [heard]
-        return [self._complete(self._transactions[transactional_id], now_ms), heard]
+        complete = self._complete(self._transactions[transactional_id], now_ms)
+        return [complete, *self._begin_waiting(transactional_id, now_ms), heard]
+
+    def _begin_waiting(self, transactional_id: str, now_ms: int) -> Effects:
+        """The last transaction is complete: whoever waits for that begins the next. T2"""
+        waiting = self._waiting.pop(transactional_id, None)
+        if waiting is None:
+            return NO_EFFECTS
+        self._patience.cancel(transactional_id)
+        return self.on_add_partitions(
+            transactional_id,
+            producer=waiting.producer,
+            partitions=waiting.partitions,
+            client_version=waiting.client_version,
+            may_wait=False,
+            token=waiting.token,
+            now_ms=now_ms,
+        )
+
+    def _come_back(self, transactional_id: str) -> Reply:
+        waiting = self._waiting.pop(transactional_id)
+        codes = dict.fromkeys(waiting.partitions, ErrorCode.CONCURRENT_TRANSACTIONS)
+        return Reply(waiting.token, PartitionsAnswer(codes))
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -356,6 +399,7 @@ class TransactionShard:
         times_ms = [
             max(due_ms, look_ms)
             for due_ms, look_ms in (
+                (self._patience.next_ms, 0),
                 (self._timeouts.next_ms, self._abort_look_ms),
                 (self._expiries.next_ms, self._expiry_look_ms),
             )
@@ -365,7 +409,9 @@ class TransactionShard:
 
     def on_tick(self, now_ms: int) -> Effects:
         """Abort what has run out of time, forget what nobody has used."""
-        effects: list[Effect] = []
+        effects: list[Effect] = [
+            self._come_back(transactional_id) for transactional_id in self._patience.due(now_ms)
+        ]
         if now_ms >= self._abort_look_ms:
             effects += self._abort_overdue(now_ms)
         if now_ms >= self._expiry_look_ms:

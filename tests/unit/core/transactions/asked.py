@@ -23,6 +23,7 @@ LIMITS = TransactionLimits(
     id_expiration_ms=7 * 86_400_000,
     abort_interval_ms=10_000,
     expiry_interval_ms=3_600_000,
+    wait_max_ms=100,
     record_max_bytes=1_000_000,
 )
 
@@ -106,16 +107,45 @@ class AskedShard:
         *,
         version: int = 2,
     ) -> dict[TopicPartition, ErrorCode]:
+        token, effects = self._add(transactional_id, producer, added, version, may_wait=False)
+        return self._partitions_answer(token, effects)
+
+    def begin_waiting(
+        self, transactional_id: str, producer: Claim, added: tuple[TopicPartition, ...]
+    ) -> Token:
+        """As `add`, by somebody who can wait; the answer is `waited` for."""
+        token, effects = self._add(transactional_id, producer, added, version=0, may_wait=True)
+        self._perform(effects)
+        return token
+
+    def waited(self, token: Token) -> dict[TopicPartition, ErrorCode] | None:
+        """None as long as there is no answer."""
+        answer = self._answers.pop(token, None)
+        if answer is None:
+            return None
+        assert isinstance(answer, PartitionsAnswer)
+        return answer.codes
+
+    def _add(
+        self,
+        transactional_id: str,
+        producer: Claim,
+        added: tuple[TopicPartition, ...],
+        version: int,
+        *,
+        may_wait: bool,
+    ) -> tuple[Token, Effects]:
         token = self._token()
         effects = self.shard.on_add_partitions(
             transactional_id,
             producer=producer,
             partitions=added,
             client_version=version,
+            may_wait=may_wait,
             token=token,
             now_ms=self.now_ms,
         )
-        return self._partitions_answer(token, effects)
+        return token, effects
 
     def verify(
         self, transactional_id: str, producer: Claim, asked: tuple[TopicPartition, ...]

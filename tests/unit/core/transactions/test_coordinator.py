@@ -107,6 +107,52 @@ def test_decided_transaction_has_no_other_outcome(asked: AskedShard, is_commit: 
     assert asked.end(ID, producer, is_commit=is_commit, version=0).code is ErrorCode.NONE
 
 
+def completing(asked: AskedShard) -> Claim:
+    """A producer whose last transaction is being completed."""
+    producer = begun(asked, 0, version=0)
+    asked.end(ID, producer, is_commit=True, version=0)
+    return producer
+
+
+def test_next_transaction_begins_when_the_last_one_is_complete(asked: AskedShard) -> None:
+    producer = completing(asked)
+    token = asked.begin_waiting(ID, producer, partitions(1, 2))
+    assert asked.waited(token) is None
+    asked.tick(99)
+    asked.answer_markers()
+    assert asked.waited(token) == dict.fromkeys(partitions(1, 2), ErrorCode.NONE)
+    assert asked.state(ID).state is TransactionState.ONGOING
+    assert asked.state(ID).partitions == frozenset(partitions(1, 2))
+    asked.tick(10)
+    assert asked.waited(token) is None
+
+
+def test_who_has_waited_for_long_is_told_to_come_back(asked: AskedShard) -> None:
+    producer = completing(asked)
+    token = asked.begin_waiting(ID, producer, partitions(1))
+    assert asked.shard.next_deadline_ms == asked.now_ms + 100
+    asked.tick_when_due()
+    assert asked.waited(token) == {partitions(1)[0]: ErrorCode.CONCURRENT_TRANSACTIONS}
+    asked.answer_markers()
+    assert asked.state(ID).state is TransactionState.COMPLETE_COMMIT
+    assert asked.waited(token) is None
+
+
+def test_one_request_waits_and_others_come_back(asked: AskedShard) -> None:
+    producer = completing(asked)
+    first = asked.begin_waiting(ID, producer, partitions(1))
+    second = asked.begin_waiting(ID, producer, partitions(2))
+    assert asked.waited(second) == {partitions(2)[0]: ErrorCode.CONCURRENT_TRANSACTIONS}
+    asked.answer_markers()
+    assert asked.waited(first) == {partitions(1)[0]: ErrorCode.NONE}
+
+
+def test_nobody_waits_for_what_it_may_not_have(asked: AskedShard) -> None:
+    producer = completing(asked)
+    token = asked.begin_waiting(ID, next_of(producer), partitions(1))
+    assert asked.waited(token) == {partitions(1)[0]: ErrorCode.PRODUCER_FENCED}
+
+
 # -- T3: markers -----------------------------------------------------------------------------------
 
 
