@@ -31,7 +31,8 @@ from tidelog.broker.partitions import Partitions
 from tidelog.broker.peers import Peer
 from tidelog.broker.shard_runner import ShardRunner
 from tidelog.core.coordinators import NO_EFFECTS, Effects, Token
-from tidelog.core.transactions.coordinator import TransactionShard, WriteMarkers
+from tidelog.core.transactions.answers import WriteMarkers
+from tidelog.core.transactions.coordinator import TransactionShard
 from tidelog.wire.api import ApiKey, decode_response_header
 from tidelog.wire.write_txn_markers import (
     MarkerResult,

@@ -17,11 +17,8 @@ from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.shard_runner import ShardRunner
 from tidelog.config.transactions import TransactionsConfig
 from tidelog.core.coordinators import NO_EFFECTS, Effects, Token, Transactional
-from tidelog.core.transactions.coordinator import (
-    TransactionLimits,
-    TransactionShard,
-    WriteMarkers,
-)
+from tidelog.core.transactions.answers import TransactionLimits, WriteMarkers
+from tidelog.core.transactions.coordinator import TransactionShard
 from tidelog.core.transactions.initializing import NoProducerId
 from tidelog.records.batch import Codec
 from tidelog.records.transactions import TransactionRecord

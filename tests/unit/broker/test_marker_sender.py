@@ -27,7 +27,7 @@ from tidelog.core.controller.image import (
     PartitionImage,
     TopicImage,
 )
-from tidelog.core.transactions.coordinator import DescribeAnswer, PartitionsAnswer, ProducerAnswer
+from tidelog.core.transactions.answers import DescribeAnswer, PartitionsAnswer, ProducerAnswer
 from tidelog.core.transactions.initializing import Claim
 from tidelog.wire.api import decode_request_header
 from tidelog.wire.write_txn_markers import (

@@ -17,7 +17,7 @@ from tidelog.broker.internal_topics import CONSUMER_OFFSETS
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.transaction_shards import TransactionCoordinator, known_code
 from tidelog.core.coordinators import partition_of
-from tidelog.core.transactions.coordinator import PartitionsAnswer
+from tidelog.core.transactions.answers import PartitionsAnswer
 from tidelog.core.transactions.initializing import Claim
 from tidelog.records.transactions import VERSION_WITHOUT_BUMP
 from tidelog.wire.api import RequestHeader

@@ -23,7 +23,8 @@ from tidelog.broker.handlers.coordinated import Begun, Outcome, outcome
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.transaction_shards import TransactionCoordinator, known_code
 from tidelog.core.coordinators import Effects, Token
-from tidelog.core.transactions.coordinator import PartitionsAnswer, TransactionShard
+from tidelog.core.transactions.answers import PartitionsAnswer
+from tidelog.core.transactions.coordinator import TransactionShard
 from tidelog.core.transactions.initializing import Claim
 from tidelog.records.transactions import VERSION_WITH_BUMP, VERSION_WITHOUT_BUMP
 from tidelog.wire.add_partitions_to_txn import (

@@ -22,7 +22,7 @@ from tidelog.broker.dispatch import RequestContext
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
 from tidelog.broker.handlers.coordinated import outcome
 from tidelog.broker.transaction_shards import TransactionCoordinator
-from tidelog.core.transactions.coordinator import DescribeAnswer
+from tidelog.core.transactions.answers import DescribeAnswer
 from tidelog.records.transactions import TransactionMetadata
 
 _EPOCH: Final = datetime.fromtimestamp(0, tz=UTC)

@@ -14,7 +14,7 @@ from tidelog.base.errors import RequestRefused
 from tidelog.base.ids import ProducerEpoch, ProducerId
 from tidelog.broker.handlers.coordinated import Begun, Outcome
 from tidelog.broker.transaction_shards import TransactionCoordinator, known_code
-from tidelog.core.transactions.coordinator import ProducerAnswer
+from tidelog.core.transactions.answers import ProducerAnswer
 from tidelog.core.transactions.initializing import Claim
 from tidelog.records.transactions import VERSION_WITH_BUMP, VERSION_WITHOUT_BUMP
 from tidelog.wire.api import RequestHeader

@@ -18,7 +18,7 @@ from tidelog.broker.handlers.coordinated import Begun, CoordinatedHandler, Outco
 from tidelog.broker.large_requests import LargeRequests
 from tidelog.broker.request_tasks import RequestTasks
 from tidelog.broker.transaction_shards import TransactionCoordinator, known_code
-from tidelog.core.transactions.coordinator import ProducerAnswer
+from tidelog.core.transactions.answers import ProducerAnswer
 from tidelog.core.transactions.initializing import Claim
 from tidelog.core.transactions.transitions import FIRST_EPOCH
 from tidelog.wire.api import RequestHeader

@@ -42,14 +42,18 @@ from dataclasses import dataclass, replace
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import (
-    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
-    ProducerEpoch,
-    ProducerId,
     TopicPartition,
 )
 from tidelog.core.coordinators import NO_EFFECTS, Effect, Effects, Perform, Reply, Token, Write
 from tidelog.core.deadlines import Deadlines
+from tidelog.core.transactions.answers import (
+    DescribeAnswer,
+    PartitionsAnswer,
+    ProducerAnswer,
+    TransactionLimits,
+    WriteMarkers,
+)
 from tidelog.core.transactions.ending import Verdict, judge
 from tidelog.core.transactions.initializing import (
     Claim,
@@ -75,61 +79,6 @@ _TOPIC_FIXED_BYTES = 16
 _PARTITION_BYTES = 4
 _PARTITIONS_MAX = 40_000
 """Far below what a reader of records takes in one piece."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionLimits:
-    """The settings that transactions are subject to."""
-
-    timeout_max_ms: int
-    id_expiration_ms: int
-    abort_interval_ms: int
-    """How often transactions that ran out of time are looked for, at most."""
-    expiry_interval_ms: int
-    """How often ids that expired are looked for, at most."""
-    wait_max_ms: int
-    """How long a producer may wait for its last transaction to be complete. T2"""
-    record_max_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class WriteMarkers:
-    """Tell these partitions how a transaction ended; `on_markers_written` when they know.
-
-    There may be none of them: then they know.
-    """
-
-    number: int
-    coordinator_epoch: int
-    transactional_id: str
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
-    is_commit: bool
-    transaction_version: int
-    partitions: frozenset[TopicPartition]
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerAnswer:
-    """What a producer has from now on; or why it has nothing."""
-
-    code: ErrorCode
-    producer_id: ProducerId = NO_PRODUCER_ID
-    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionsAnswer:
-    """Which of the partitions are in the transaction now."""
-
-    codes: dict[TopicPartition, ErrorCode]
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeAnswer:
-    """One transactional id; None if it is not known."""
-
-    metadata: TransactionMetadata | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ from itertools import count
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import ProducerEpoch, ProducerId, TopicPartition
 from tidelog.core.coordinators import Effects, Perform, Reply, Token, Write
-from tidelog.core.transactions.coordinator import (
+from tidelog.core.transactions.answers import (
     PartitionsAnswer,
     ProducerAnswer,
     TransactionLimits,
-    TransactionShard,
     WriteMarkers,
 )
+from tidelog.core.transactions.coordinator import TransactionShard
 from tidelog.core.transactions.initializing import Claim, NoProducerId
 from tidelog.records.transactions import TransactionMetadata, TransactionRecord
 

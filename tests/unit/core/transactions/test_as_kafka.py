@@ -29,7 +29,7 @@ from tidelog.base.ids import (
     ProducerId,
     TopicPartition,
 )
-from tidelog.core.transactions.coordinator import ProducerAnswer
+from tidelog.core.transactions.answers import ProducerAnswer
 from tidelog.core.transactions.initializing import Claim
 from tidelog.records.transactions import TransactionMetadata, TransactionRecord
 from tidelog.wire.transaction_records import decode_transaction_record, encode_transaction_record

@@ -8,7 +8,7 @@ from tests.unit.core.transactions.asked import LIMITS, TIMEOUT_MS, AskedShard, c
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import ProducerEpoch, ProducerId, TopicPartition
 from tidelog.core.coordinators import Token
-from tidelog.core.transactions.coordinator import DescribeAnswer, ProducerAnswer
+from tidelog.core.transactions.answers import DescribeAnswer, ProducerAnswer
 from tidelog.core.transactions.initializing import Claim
 from tidelog.core.transactions.listing import TransactionFilter, pattern_of
 from tidelog.records.transactions import (

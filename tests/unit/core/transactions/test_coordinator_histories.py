@@ -23,12 +23,8 @@ from tests.unit.core.transactions.asked import LIMITS, TIMEOUT_MS, partitions
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import ProducerEpoch, ProducerId, TopicPartition
 from tidelog.core.coordinators import Effects, Perform, Reply, Token, Write
-from tidelog.core.transactions.coordinator import (
-    PartitionsAnswer,
-    ProducerAnswer,
-    TransactionShard,
-    WriteMarkers,
-)
+from tidelog.core.transactions.answers import PartitionsAnswer, ProducerAnswer, WriteMarkers
+from tidelog.core.transactions.coordinator import TransactionShard
 from tidelog.core.transactions.initializing import Claim
 from tidelog.records.transactions import (
     COMPLETE,
