@@ -1,0 +1,111 @@
+"""Bugs of transactions to be found, planted as those of `planted.py` are."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from tidelog.base.ids import Offset
+from tidelog.broker.follower_runner import FollowerRunner
+from tidelog.broker.served_partition import ServedPartition
+from tidelog.core.groups.offsets import Offsets
+from tidelog.core.transactions import coordinator
+from tidelog.core.transactions.coordinator import TransactionShard
+from tidelog.core.transactions.ending import Verdict
+from tidelog.core.transactions.producers import ProducerStates
+
+
+@contextmanager
+def read_what_is_not_decided() -> Iterator[None]:
+    """All that is committed by replication counts as stable."""
+
+    def all_of_it(_self: ProducerStates, high_watermark: Offset) -> Offset:
+        return high_watermark
+
+    with patch.object(ProducerStates, "last_stable_offset", all_of_it):
+        yield
+
+
+@contextmanager
+def tell_readers_nothing_of_aborts() -> Iterator[None]:
+    """The transaction index is not written."""
+    with patch.object(ServedPartition, "on_transaction_ended", lambda *_: None):
+        yield
+
+
+@contextmanager
+def followers_overlook_aborts() -> Iterator[None]:
+    """Who leads next cannot tell readers what was aborted before."""
+    append = FollowerRunner._append
+
+    def append_without(self: FollowerRunner, *args: Any) -> None:
+        with patch.object(ServedPartition, "on_transaction_ended", lambda *_: None):
+            append(self, *args)
+
+    with patch.object(FollowerRunner, "_append", append_without):
+        yield
+
+
+@contextmanager
+def leave_prepared_ones_alone() -> Iterator[None]:
+    """T4: a new coordinator does not complete what the old one has decided."""
+    loaded = TransactionShard.on_loaded
+
+    def timers_only(self: TransactionShard, now_ms: int) -> Any:
+        loaded(self, now_ms)
+        return ()
+
+    with patch.object(TransactionShard, "on_loaded", timers_only):
+        yield
+
+
+@contextmanager
+def wait_for_ever_for_producers() -> Iterator[None]:
+    """T6: a transaction whose producer has died stays open."""
+    with patch.object(TransactionShard, "_abort_overdue", lambda *_: []):
+        yield
+
+
+@contextmanager
+def end_whatever_is_asked() -> Iterator[None]:
+    """Whoever has the id may end its transaction, in any epoch."""
+    with patch.object(coordinator, "judge", lambda *_, **__: Verdict.END):
+        yield
+
+
+@contextmanager
+def count_offsets_before_they_are_decided() -> Iterator[None]:
+    """Offsets of a transaction are those of the group at once."""
+
+    def at_once(self: Offsets, record: Any, _producer_id: Any) -> None:
+        self.apply(record)
+
+    with patch.object(Offsets, "apply_pending", at_once):
+        yield
+
+
+@contextmanager
+def let_go_of_undecided_offsets() -> Iterator[None]:
+    """A marker of a commit drops the offsets that it should make count."""
+    apply = Offsets.apply_marker
+
+    def as_abort(self: Offsets, producer_id: Any, *, is_commit: bool) -> None:
+        apply(self, producer_id, is_commit=False)
+
+    with patch.object(Offsets, "apply_marker", as_abort):
+        yield
+
+
+PLANTED_IN_TRANSACTIONS: dict[str, Callable[[], Any]] = {
+    one.__name__: one
+    for one in (
+        read_what_is_not_decided,
+        tell_readers_nothing_of_aborts,
+        followers_overlook_aborts,
+        leave_prepared_ones_alone,
+        wait_for_ever_for_producers,
+        end_whatever_is_asked,
+        count_offsets_before_they_are_decided,
+        let_go_of_undecided_offsets,
+    )
+}
