@@ -1,5 +1,6 @@
 """Runs of the simulator, as tests begin and judge them."""
 
+from tidelog.sim.guests import Guest
 from tidelog.sim.simulation import RunPlan, RunResult, simulate
 
 BROKERS = 3
@@ -12,13 +13,27 @@ def run(seed: int) -> RunResult:
     return simulate(RunPlan(seed=seed, broker_count=BROKERS, duration_s=60 * MINUTES))
 
 
-def told(result: RunResult) -> str:
+def run_with(seed: int, *guests: Guest) -> RunResult:
+    """The same, with others who use the cluster as well."""
+    return simulate(
+        RunPlan(
+            seed=seed,
+            broker_count=BROKERS,
+            duration_s=60 * MINUTES,
+            guests=frozenset(guests),
+        )
+    )
+
+
+def told(result: RunResult, *guests: Guest) -> str:
     """What somebody has to know who is to find out why a run failed."""
+    arguments = " ".join(f"--with {guest.value}" for guest in guests)
     lines = result.history.splitlines()[-HISTORY_LINES_SHOWN:]
     return "\n".join(
         [
             f"seed {result.seed}: {result.failure}",
             *lines,
-            f"again, with all of its history: make simulate SEED={result.seed}",
+            f"again, with all of its history: make simulate SEED={result.seed}"
+            + (f" ARGS='{arguments}'" if guests else ""),
         ]
     )

@@ -19,6 +19,7 @@ import typer
 
 from tidelog.cli.options import JsonOption, Panel
 from tidelog.cli.output import is_terminal, print_json, print_line
+from tidelog.sim.guests import Guest
 
 if TYPE_CHECKING:
     from tidelog.sim.simulation import RunPlan, RunResult
@@ -42,6 +43,10 @@ def run(
     minutes: Annotated[
         float, typer.Option(min=0.05, max=600, help="Simulated minutes of faults for each seed.")
     ] = 1.0,
+    guests: Annotated[
+        list[Guest] | None,
+        typer.Option("--with", help="Who else uses the cluster; may be given more than once."),
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, max=64, help="Seeds run at once.", show_default="cores")
     ] = None,
@@ -59,7 +64,12 @@ def run(
     from tidelog.sim.simulation import RunPlan  # noqa: PLC0415
 
     plans = [
-        RunPlan(seed=seed, broker_count=brokers, duration_s=60 * minutes)
+        RunPlan(
+            seed=seed,
+            broker_count=brokers,
+            duration_s=60 * minutes,
+            guests=frozenset(guests or ()),
+        )
         for seed in range(first, first + seeds)
     ]
     started = time.monotonic()
@@ -70,7 +80,7 @@ def run(
             totals.add(result)
             if result.failure is not None:
                 failed.append(result)
-                _show_failure(result, brokers, minutes, history, as_json=as_json)
+                _show_failure(result, plans[0], history, as_json=as_json)
             elif as_json:
                 print_json(_as_json(result))
             advance(len(failed))
@@ -154,7 +164,7 @@ def _nothing(_failed: int) -> None:
 
 
 def _show_failure(
-    result: "RunResult", brokers: int, minutes: float, folder: Path | None, *, as_json: bool
+    result: "RunResult", plan: "RunPlan", folder: Path | None, *, as_json: bool
 ) -> None:
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -168,9 +178,10 @@ def _show_failure(
     print_line(f"  the last {min(len(lines), HISTORY_LINES_SHOWN)} of {len(lines)} lines:")
     for line in lines[-HISTORY_LINES_SHOWN:]:
         print_line(f"  {line}")
+    guests = "".join(f" --with {name}" for name in sorted(one.value for one in plan.guests))
     print_line(
-        f"  again: tidelog sim --seeds 1 --from {result.seed} --brokers {brokers} "
-        f"--minutes {minutes:g} --history DIR"
+        f"  again: tidelog sim --seeds 1 --from {result.seed} --brokers {plan.broker_count} "
+        f"--minutes {plan.duration_s / 60:g}{guests} --history DIR"
     )
 
 
