@@ -4,8 +4,11 @@ Both brokers get the same batches: keys, tombstones, records without keys, idemp
 every codec, transactions that commit and that abort. Nothing is compacted while they are written;
 then both are told to, once, and what is left is compared, batch by batch. Three rounds of it, with
 no time for tombstones, so that those and the markers of transactions go as well.
+
+And Kafka finishes what we had begun when we were killed.
 """
 
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import count
@@ -26,7 +29,16 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.clients import StoredRecord, create_topic, read_committed, read_partition
 from tests.support.kafka_process import ALONE, KafkaProcess
 from tests.support.server_process import wait_until
+from tests.unit.storage.compacted_folder import (
+    AMPLE,
+    append_pairs,
+    cleanable_of,
+    keyed_batch,
+)
+from tests.unit.storage.log_folder import NOW_MS, LogFolder, append_batch, log_config
 from tidelog.records.batch import BatchHeader, iter_headers
+from tidelog.storage.compaction import Compaction, Replace
+from tidelog.storage.disk import RealDisk
 
 pytestmark = pytest.mark.one_broker
 
@@ -223,3 +235,62 @@ def test_same_batches_are_left(rounds: list[tuple[Left, Left]], number: int) -> 
 def test_same_segments_are_left(rounds: list[tuple[Left, Left]], number: int) -> None:
     theirs, ours = rounds[number]
     assert ours.segments == theirs.segments
+
+
+@pytest.fixture(scope="module")
+def kafka(kafka_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
+    folder = tmp_path_factory.mktemp("interrupted")
+    with KafkaProcess(folder / "kafka", heap_mib=256) as kafka:
+        for topic in ("decided", "undecided"):
+            create_topic(kafka.bootstrap, topic, partition_count=1, config=CONFIG)
+        kafka.stop()
+        for topic in ("decided", "undecided"):
+            written = written_by_us(folder / topic, is_decided=topic == "decided")
+            replace_log(written, kafka.data_folder / f"{topic}-0")
+        kafka.start()
+        yield kafka
+
+
+class TestInterrupted:
+    """Kafka starts on a folder in which we were killed, and does what we would have done."""
+
+    def test_new_segment_that_was_decided_on_is_put_in_place(self, kafka: KafkaProcess) -> None:
+        found = read_partition(kafka.bootstrap, "decided", 0)
+        assert [one.offset for one in found] == [6, 7, 8, 9]
+        names = [path.name for path in (kafka.data_folder / "decided-0").glob("*.log")]
+        assert sorted(names) == [f"{0:020d}.log", f"{9:020d}.log"]
+
+    def test_new_segment_that_was_not_is_thrown_away(self, kafka: KafkaProcess) -> None:
+        found = read_partition(kafka.bootstrap, "undecided", 0)
+        assert [one.offset for one in found] == list(range(10))
+
+
+def written_by_us(folder: Path, *, is_decided: bool) -> Path:
+    """Three segments of three keys and an active one, left in the middle of a compaction."""
+    config = log_config(cleanup_policy=("compact",))
+    log = LogFolder(RealDisk(), folder, config).open_log()
+    keys = [b"a", b"b", b"c"]
+    append_pairs(log, *[[(key, b"%d" % number) for key in keys] for number in range(3)])
+    append_batch(log, keyed_batch(9, [(b"a", b"last")]))
+    compaction = Compaction(log, cleanable_of(log), producers=(), limits=AMPLE, now_ms=NOW_MS)
+    for step in compaction.steps():
+        if isinstance(step, Replace) or (not is_decided and _has_cleaned(folder)):
+            break
+    log.flush(up_to=log.log_end_offset)
+    log.close(clean=False, producers=())
+    assert bool(list(folder.glob("*.swap"))) is is_decided
+    assert _has_cleaned(folder) is not is_decided
+    return folder
+
+
+def _has_cleaned(folder: Path) -> bool:
+    return bool(list(folder.glob("*.cleaned")))
+
+
+def replace_log(source: Path, target: Path) -> None:
+    """Kafka keeps its own topic id; everything else in the folder becomes ours."""
+    for path in target.iterdir():
+        if path.name != "partition.metadata":
+            path.unlink()
+    for path in source.iterdir():
+        shutil.copy(path, target)
