@@ -439,6 +439,21 @@ async def test_a_transaction_counts_from_its_marker_on() -> None:
         assert one.machine.known == {"a": 1}
 
 
+@in_virtual_time
+async def test_nobody_is_told_what_a_marker_has_changed_before_that_is_committed() -> None:
+    """W2"""
+    async with coordinated_world(alone=False) as one:
+        vouch_for_producer(one)
+        one.runner.tell(lambda _shard, _now: (Write((("a", 1),), PRODUCER),))
+        one.fetched(1)
+        end(one, ControlType.COMMIT)
+        read = one.get("a")
+        await one.world.settle()
+        assert not read.done()
+        one.fetched(2)
+        assert read.done()
+
+
 @pytest.mark.parametrize("control_type", list(ControlType))
 @in_virtual_time
 async def test_a_marker_in_the_log_is_replayed(control_type: ControlType) -> None:

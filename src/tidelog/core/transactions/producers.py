@@ -40,6 +40,10 @@ A coordinator ends a transaction with a *marker*, a control batch of the produce
                 ├─ ... ─ ... ───┤              ┊              ended, not yet committed: unstable
                 ├─ ... ─ ... ───┤──────────────┤              stable
 
+        A snapshot does not say which ends are committed. Who restarts from one takes those before
+        it for committed, as Kafka does: an end that is taken back comes again with the same
+        outcome, since that was decided before the first marker was sent.
+
 Whether a transactional batch may be appended at all is `verification.py`'s.
 
 Invariants:

@@ -190,6 +190,23 @@ async def test_read_committed_ends_at_the_first_open_transaction() -> None:
 
 
 @in_virtual_time
+async def test_read_committed_waits_until_a_marker_that_was_copied_is_committed() -> None:
+    """M4 of `core/transactions/producers.py`: another leader may take it back."""
+    async with following() as served:
+        sent = transactional(1, offset=0)
+        sent += end_of_transaction(ControlType.COMMIT, offset=1, producer=9)
+        take(served.world, answer(sent, high_watermark=1))
+        client = served.client()
+        client.fetch({T0: 0}, max_wait_ms=LONG_MS, isolation_level=READ_COMMITTED)
+        await served.world.settle()
+        assert client.take() == []
+        take(served.world, answer(b"", high_watermark=2))
+        fetched = await told(served, client)
+        assert fetched.last_stable_offset == 2
+        assert len(fetched.records) > 0
+
+
+@in_virtual_time
 async def test_read_committed_is_told_of_aborted_transactions_that_were_copied() -> None:
     async with following() as served:
         sent = (
