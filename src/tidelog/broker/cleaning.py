@@ -33,7 +33,7 @@ import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tidelog.base.errors import DamagedLog, DiskFull, StorageError
+from tidelog.base.errors import DamagedLog, DiskFull, RequestRefused, StorageError
 from tidelog.base.ids import Offset, TopicPartition
 from tidelog.base.ports import Clock
 from tidelog.broker.partition_ports import LogDirectory
@@ -89,7 +89,8 @@ class Cleaner:
             return
         while True:
             await self.clean_all()
-            await asyncio.sleep(min(self._config.log_cleaner_backoff_ms / 1000, _SLEEP_MAX_S))
+            backoff_s = self._config.log_cleaner_backoff_ms / 1000
+            await asyncio.sleep(min(max(backoff_s, _PAUSE_MIN_S), _SLEEP_MAX_S))
 
     async def clean_all(self) -> None:
         """Compact until nothing is due, but for what had to be given up.
@@ -264,7 +265,7 @@ class Cleaner:
 
     def _on_failure(self, runner: PartitionRunner, log: Log, error: Exception) -> None:
         where = {"partition": runner.topic_partition, "reason": error}
-        if log.is_closed or runner.log is not log:
+        if log.is_closed or runner.log is not log or isinstance(error, RequestRefused):
             return  # Its files went while we looked at them.
         if isinstance(error, DiskFull):
             logger.warning("no room for compaction", extra=where)

@@ -50,7 +50,15 @@ class Cleanable(NamedTuple):
 def measure(
     log: Log, *, cleaned_offset: Offset | None, last_stable_offset: Offset, now_ms: int
 ) -> Cleanable:
-    """Look at a log up to which `cleaned_offset` says it was compacted; None if never. Blocks."""
+    """Look at a log that was compacted up to `cleaned_offset`; None if never. Blocks."""
+    return log.with_indexes(
+        lambda: _measure(log, cleaned_offset, last_stable_offset, now_ms), log.log_start_offset
+    )
+
+
+def _measure(
+    log: Log, cleaned_offset: Offset | None, last_stable_offset: Offset, now_ms: int
+) -> Cleanable:
     segments = log.segments
     first_dirty_offset = _first_dirty_offset(log, cleaned_offset)
     dirty = segments[segment_number(segments, max(first_dirty_offset, segments[0].base_offset)) :]

@@ -336,7 +336,7 @@ class Log(ReadableLog):
         returned even if it is larger. `end_offset` must not exceed `log_end_offset`. Raises
         RequestRefused(OFFSET_OUT_OF_RANGE) unless log start <= offset <= log end.
         """
-        return self._with_indexes(
+        return self.with_indexes(
             lambda: self._read(self._blocking, offset, end_offset, max_bytes, at_least_one),
             offset,
         )
@@ -348,13 +348,13 @@ class Log(ReadableLog):
         """
         if offset < self.segments[0].base_offset:
             raise RequestRefused(ErrorCode.OFFSET_OUT_OF_RANGE)
-        return self._with_indexes(
+        return self.with_indexes(
             lambda: self._read_stored(self._blocking, offset, end_offset, max_bytes, True), offset
         )
 
     def offset_by_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record from log start on with a timestamp of at least `timestamp_ms`."""
-        return self._with_indexes(
+        return self.with_indexes(
             lambda: self._offset_by_timestamp(timestamp_ms), self.log_start_offset
         )
 
@@ -375,7 +375,7 @@ class Log(ReadableLog):
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The first record that carries the largest timestamp of the log; None if it is empty."""
-        return self._with_indexes(
+        return self.with_indexes(
             lambda: timestamps.find_largest(self.segments, self._blocking), self.log_start_offset
         )
 
@@ -387,7 +387,7 @@ class Log(ReadableLog):
         """Where every batch lies, from the one that holds `offset` on."""
         number = segment_number(self.segments, offset)
         first = self.segments[number]
-        position = self._with_indexes(lambda: first.position_of(offset, self._blocking), offset)
+        position = self.with_indexes(lambda: first.position_of(offset, self._blocking), offset)
         for segment in self.segments[number:]:
             file = segment.open(self._blocking)
             for batch_position, header in batch_headers(
@@ -413,10 +413,13 @@ class Log(ReadableLog):
         self, offset: Offset, *, end_offset: Offset
     ) -> tuple[AbortedTransaction, ...]:
         """Those with records from `offset` up to `end_offset`, oldest marker first."""
-        return self._with_indexes(lambda: self._aborted(self._blocking, offset, end_offset), offset)
+        return self.with_indexes(lambda: self._aborted(self._blocking, offset, end_offset), offset)
 
-    def _with_indexes(self, work: Callable[[], T], offset: Offset) -> T:
-        """Do `work`, with indexes made again where it finds them wrong."""
+    def with_indexes(self, work: Callable[[], T], offset: Offset) -> T:
+        """Do `work` on files of `segments`, with indexes made again where it finds them wrong.
+
+        It is about records from `offset` on: if those are gone by then, RequestRefused says so.
+        """
         with self._naming:
             return self._with_good_indexes(work, offset)
 
@@ -556,7 +559,7 @@ class Log(ReadableLog):
             return
         number = segment_number(self.segments, max(offset, self.segments[0].base_offset))
         segment = self.segments[number]
-        position = self._with_indexes(lambda: segment.position_of(offset, self._blocking), offset)
+        position = self.with_indexes(lambda: segment.position_of(offset, self._blocking), offset)
         end_offset = min(offset, self._base_offset_at(segment, position))
         if end_offset < max(min(offset, self.log_start_offset), self.segments[0].base_offset):
             # The batch that goes holds the log start, or nothing is left at all.
@@ -638,7 +641,7 @@ class Log(ReadableLog):
         """
         if self._is_closed:
             return ()
-        return self._with_indexes(
+        return self.with_indexes(
             lambda: expired_segments(
                 self.segments,
                 self.config,

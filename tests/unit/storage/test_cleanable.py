@@ -97,3 +97,15 @@ def test_log_with_nothing_but_an_active_segment_is_never_due(partition: LogFolde
     cleanable = cleanable_of(log)
     assert (cleanable.ratio, cleanable.cleanable_bytes) == (0.0, 0)
     assert not cleanable.is_due(min_cleanable_dirty_ratio=0.0)
+
+
+def test_index_that_is_damaged_is_made_again(partition: LogFolder, log: Log) -> None:
+    log.reconfigure(replace(COMPACTED, min_compaction_lag_ms=60_000))
+    log.flush(up_to=log.log_end_offset)
+    segment = log.segments[0]
+    before = partition.files()[f"{0:020d}.timeindex"]
+    partition.write(f"{0:020d}.timeindex", before[:-1])
+    log.files.forget_folder(partition.folder)
+    segment.forget_indexes()
+    assert cleanable_of(log, now_ms=NOW_MS + 10**9).first_uncleanable_offset == 5
+    assert partition.files()[f"{0:020d}.timeindex"] == before
