@@ -1,18 +1,25 @@
 """D5 with real clients and real disks: kill -9 between two copies, and nothing is there twice."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 
 from tests.integration.conftest import StartBroker
 from tests.support.broker_process import BrokerProcess
 from tests.support.clients import CLIENT_TIMEOUT_S, Settings, create_topic
-from tests.support.identified import DEDUP, send_ids, stored_ids
+from tests.support.identified import DEDUP, HEADER, send_ids, stored_ids
 from tests.support.three_brokers import ThreeBrokers
 from tests.support.topics import new_topic
 
+ALONE = {
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "offsets.topic.replication.factor": "1",
+}
 PLAIN: Settings = {"enable.idempotence": False, "acks": 1}
 IDEMPOTENT: Settings = {"enable.idempotence": True}
 PRODUCERS = pytest.mark.parametrize("settings", [PLAIN, IDEMPOTENT], ids=["plain", "idempotent"])
@@ -22,7 +29,7 @@ CODECS = pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zst
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One for all tests that leave it running."""
-    with BrokerProcess(tmp_path_factory.mktemp("broker")) as running:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), ALONE) as running:
         yield running
 
 
@@ -110,3 +117,54 @@ def test_leader_is_killed_between_two_copies(brokers: ThreeBrokers, settings: Se
         send_ids(brokers.bootstrap, "t", reversed(ids), settings=durable)
         leader.start()
     assert sorted(one for _, one in stored_ids(brokers.bootstrap, "t")) == sorted(ids)
+
+
+# -- transactions ----------------------------------------------------------------------------------
+
+
+def transactional(broker: BrokerProcess, name: str) -> Producer:
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap, "transactional.id": name, "log_level": 0}
+    )
+    producer.init_transactions(CLIENT_TIMEOUT_S)
+    return producer
+
+
+def begin_with(producer: Producer, topic: str, *ids: str) -> None:
+    """An open transaction whose records the broker has."""
+    producer.begin_transaction()
+    for one in ids:
+        producer.produce(topic, one.encode(), partition=0, headers=[(HEADER, one.encode())])
+    assert producer.flush(CLIENT_TIMEOUT_S) == 0
+
+
+@pytest.mark.parametrize("is_committed", [True, False], ids=["commit", "abort"])
+def test_id_in_an_open_transaction_is_decided_by_its_end(
+    broker: BrokerProcess, topic: str, is_committed: bool
+) -> None:
+    """The second producer is made to try again until it is known whether its record is new."""
+    first = transactional(broker, f"{topic}-first")
+    begin_with(first, topic, "a")
+    with ThreadPoolExecutor(1) as aside:
+        second = aside.submit(send_ids, broker.bootstrap, topic, ["a", "b"], settings=IDEMPOTENT)
+        with pytest.raises(TimeoutError):
+            second.result(1.0)  # Nobody knows yet.
+        if is_committed:
+            first.commit_transaction(CLIENT_TIMEOUT_S)
+        else:
+            first.abort_transaction(CLIENT_TIMEOUT_S)
+        second.result(CLIENT_TIMEOUT_S)
+    assert [one for _, one in stored_ids(broker.bootstrap, topic)] == ["a", "b"]
+
+
+def test_transaction_of_nothing_but_duplicates_is_committed(
+    broker: BrokerProcess, topic: str
+) -> None:
+    send_ids(broker.bootstrap, topic, ["a", "b"], settings=IDEMPOTENT)
+    producer = transactional(broker, f"{topic}-again")
+    for _ in range(2):
+        begin_with(producer, topic, "a", "b")
+        producer.commit_transaction(CLIENT_TIMEOUT_S)
+    begin_with(producer, topic, "c")
+    producer.commit_transaction(CLIENT_TIMEOUT_S)
+    assert [one for _, one in stored_ids(broker.bootstrap, topic)] == ["a", "b", "c"]
