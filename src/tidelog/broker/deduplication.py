@@ -219,12 +219,11 @@ class Deduplicator:
         sent: SentIds | None,
         *,
         timestamp_ms: int,
-        level: int | None,
     ) -> Preparation | Unseen:
         """What is to be appended of a client's batch, or what a thread has to do first.
 
         Raises RequestRefused if its ids cannot be read, or whether they were seen is not decided.
-        `timestamp_ms` is that which the batch will have; `level` of a compression.
+        `timestamp_ms` is that which the batch will have.
         """
         if not self.is_current:
             return Preparation.CATCH_UP
@@ -239,9 +238,7 @@ class Deduplicator:
         if sent.dropped != seen.deltas:
             if not _is_quick(header, records):
                 return Preparation.LEAVE_OUT
-            sent = without_duplicates(
-                header, records, sent.entries, seen.deltas, level, self._log_time_ms
-            )
+            sent = without_duplicates(header, records, sent.entries, seen.deltas, self._log_time_ms)
         assert sent.rest is not None
         return Unseen(sent.rest, read_header(sent.rest, 0), sent.kept_entries, seen)
 
@@ -252,7 +249,6 @@ class Deduplicator:
         sent: SentIds | None,
         *,
         timestamp_ms: int | None,
-        level: int | None,
     ) -> "asyncio.Future[SentIds | None]":
         """Have a thread do what `look` asked for."""
         executor = self._partition.log_directory.executor
@@ -274,7 +270,6 @@ class Deduplicator:
                     records,
                     sent.entries,
                     seen.deltas,
-                    level,
                     self._log_time_ms,
                 )
         return self.catch_up(sent)

@@ -217,9 +217,7 @@ class PartitionAppends(ServedPartition):
         deduplicator = self.deduplicator
         assert deduplicator is not None
         timestamp_ms = now_ms if self._is_log_append_time else header.max_timestamp_ms
-        unseen = deduplicator.look(
-            header, records, sent, timestamp_ms=timestamp_ms, level=self._compression_level(header)
-        )
+        unseen = deduplicator.look(header, records, sent, timestamp_ms=timestamp_ms)
         if isinstance(unseen, Preparation):
             return unseen
         seen, told_offset = unseen.seen, unseen.first_copy_offset
@@ -266,10 +264,6 @@ class PartitionAppends(ServedPartition):
         return self._acknowledge(
             _Appended(base_offset, end_offset, copy.timestamp_ms, acks, settle)
         )
-
-    def _compression_level(self, header: BatchHeader) -> int | None:
-        limits = self._limits
-        return limits.compression_level if limits.compression == header.codec else None
 
     def _write_or_roll(
         self,
@@ -500,7 +494,6 @@ class PartitionAppends(ServedPartition):
             append.records,
             append.sent,
             timestamp_ms=now_ms if self._is_log_append_time else None,
-            level=self._compression_level(read_header(append.records, 0)),
         )
 
     def _on_rolled(self, rolled: "asyncio.Future[None]") -> None:

@@ -46,9 +46,8 @@ def without_duplicates(
     records: BytesLike,
     entries: bytes,
     dropped: tuple[int, ...],
-    level: int | None,
     log_time_ms: int,
 ) -> SentIds:
     """The batch without the records at the offset deltas `dropped`, of which it has ids."""
     kept = without(uncompressed_payload(header, records), header.record_count, dropped)
-    return SentIds(entries, dropped, rewritten(header, kept, level=level, log_time_ms=log_time_ms))
+    return SentIds(entries, dropped, rewritten(header, kept, log_time_ms=log_time_ms))

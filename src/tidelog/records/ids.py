@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 from tidelog.base.errors import CorruptBatch
 from tidelog.base.ports import BytesLike
-from tidelog.records.batch import TRANSACTIONAL_FLAG, BatchHeader, Codec
+from tidelog.records.batch import BatchHeader
 from tidelog.records.compiled import compiled
-from tidelog.records.compression import compress
-from tidelog.records.record import Record, assemble, decode_payload, record_ends
+from tidelog.records.record import Record, decode_payload, record_ends
+from tidelog.records.retained import empty_batch, retain
 
 FINGERPRINT_BYTES = 16
 ENTRY = struct.Struct("<16si")
@@ -160,7 +160,7 @@ def without(payload: BytesLike, record_count: int, dropped: Sequence[int]) -> Ke
     return Kept(*_without(payload, record_count, dropped))
 
 
-def rewritten(header: BatchHeader, kept: Kept, *, level: int | None, log_time_ms: int) -> bytearray:
+def rewritten(header: BatchHeader, kept: Kept, *, log_time_ms: int) -> bytearray:
     """The batch with the records that are kept, as compaction would leave it.
 
     First and last offset and the sequences stay, so that offsets which a client computed are right
@@ -170,17 +170,10 @@ def rewritten(header: BatchHeader, kept: Kept, *, level: int | None, log_time_ms
     """
     if not kept.record_count:
         timestamp_ms = min(header.max_timestamp_ms, log_time_ms)
-        empty = header._replace(
-            attributes=header.attributes & TRANSACTIONAL_FLAG,
-            base_timestamp_ms=timestamp_ms,
-            max_timestamp_ms=timestamp_ms,
-            record_count=0,
-        )
-        return assemble(empty, b"")
-    return assemble(
-        header._replace(
-            record_count=kept.record_count,
-            max_timestamp_ms=header.base_timestamp_ms + kept.max_timestamp_delta_ms,
-        ),
-        compress(Codec(header.codec), kept.payload, level=level),
+        return empty_batch(header._replace(max_timestamp_ms=timestamp_ms))
+    return retain(
+        header,
+        kept.payload,
+        record_count=kept.record_count,
+        largest_timestamp_delta_ms=kept.max_timestamp_delta_ms,
     )

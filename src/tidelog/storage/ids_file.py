@@ -23,6 +23,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
+from tidelog.base.errors import StorageError
 from tidelog.base.ports import Disk
 from tidelog.records.digest import BatchDigest, BatchKind
 from tidelog.records.ids import ENTRY, IdSource, fingerprint
@@ -56,7 +57,10 @@ def read_digests(disk: Disk, path: Path, source: IdSource) -> Iterator[BatchDige
     """The digests up to the first that is torn (F1); none if they are of another source."""
     if not disk.exists(path):
         return
-    data = disk.read_file(path)
+    try:
+        data = disk.read_file(path)
+    except StorageError:
+        return  # It went with its segment, or cannot be read; the log can, or says why not.
     if data[:_HEADER_BYTES] != _start(source):
         return
     position = _HEADER_BYTES

@@ -314,7 +314,7 @@ async def test_new_leader_gives_a_retry_the_answer_it_would_have_had() -> None:
     async with broker_world() as world:
         await followed_world(world)
         whole = batch("a", producer=5, sequence=0)
-        empty = rewritten(read_header(whole, 0), Kept(b"", 0, -1), level=None, log_time_ms=NOW_MS)
+        empty = rewritten(read_header(whole, 0), Kept(b"", 0, -1), log_time_ms=NOW_MS)
         copied = stamped(batch("a"), offset=0, epoch=1) + stamped(empty, offset=1, epoch=1)
         take(world, answer(copied, high_watermark=2))
         await become(world, BROKER, 2)

@@ -103,7 +103,7 @@ def test_rewritten_batch_keeps_offsets_and_sequences(codec: Codec) -> None:
     )
     header = read_header(batch, 0)
     kept = ids.without(uncompressed_payload(header, batch), 4, [1, 3])
-    smaller = ids.rewritten(header, kept, level=None, log_time_ms=0)
+    smaller = ids.rewritten(header, kept, log_time_ms=0)
     now = read_header(smaller, 0)
     assert decode_records(smaller) == [records[0], records[2]]
     assert checksum_matches(smaller, 0, len(smaller))
@@ -118,13 +118,13 @@ def test_batch_without_records_still_states_its_sequences(codec: Codec) -> None:
     header = read_header(batch, 0)
     kept = ids.without(uncompressed_payload(header, batch), 2, [0, 1])
     sequenced = header._replace(base_sequence=5)
-    empty = ids.rewritten(sequenced, kept, level=None, log_time_ms=900)
+    empty = ids.rewritten(sequenced, kept, log_time_ms=900)
     now = read_header(empty, 0)
     assert (len(empty), now.record_count, now.codec) == (HEADER_SIZE_BYTES, 0, Codec.NONE)
     assert (now.base_sequence, now.last_sequence) == (5, 6)
     assert (header.max_timestamp_ms, now.max_timestamp_ms) == (1_000, 900)
     assert decode_records(empty) == []
-    older = read_header(ids.rewritten(sequenced, kept, level=None, log_time_ms=5_000), 0)
+    older = read_header(ids.rewritten(sequenced, kept, log_time_ms=5_000), 0)
     assert older.max_timestamp_ms == 1_000
 
 

@@ -24,6 +24,7 @@ from tidelog.storage.digests import (
 from tidelog.storage.ids_file import read_digests, write_digests
 from tidelog.storage.log import Log
 from tidelog.storage.memory_disk import MemoryDisk
+from tidelog.storage.replacement import CleanedSegment
 
 BY_KEY = IdSource(None)
 FILE = Path("/folder/00000000000000000000.ids")
@@ -236,6 +237,20 @@ def test_files_go_with_their_segments(folder: LogFolder) -> None:
     assert files(folder) == ["00000000000000000000.ids", "00000000000000000002.ids"]
     log.detach(log.segments[:1])
     assert offsets(read_all(log)) == [2]
+
+
+def test_compacted_segment_is_read_anew(folder: LogFolder) -> None:
+    log = grown(folder, 6)
+    before = read_all(log)
+    cleaned = CleanedSegment(log.disk, log.segments[:1], index_interval_bytes=4096)
+    cleaned.create()
+    kept = next(iter(log.headers_from(Offset(0))))
+    batch = log.read(Offset(0), end_offset=Offset(1), max_bytes=2**20, at_least_one=True).data
+    cleaned.append(batch, kept)
+    cleaned.decide()
+    log.begin_replacing()
+    assert log.replace(cleaned, truncation_count=log.truncation_count) is not None
+    assert read_all(log) == [before[0], *before[2:]]
 
 
 def test_orphaned_file_is_removed_when_the_log_is_opened(folder: LogFolder) -> None:
