@@ -10,6 +10,8 @@ Invariants:
     M2  `supported` counts, for each protocol, the members that know it
     M3  a static member's instance id leads to its member id and to no other
     M4  nobody is a member and pending at once
+    M5  `joined_count` counts those whose request to join waits, so that a group of thousands is not
+        gone through for each of them
 """
 
 from collections import Counter
@@ -73,12 +75,21 @@ class ClassicMember:
 class ClassicMembers:
     """By member id, in the order in which they came."""
 
-    __slots__ = ("_by_id", "_static", "_supported", "leader", "pending", "pending_sync")
+    __slots__ = (
+        "_by_id",
+        "_static",
+        "_supported",
+        "joined_count",
+        "leader",
+        "pending",
+        "pending_sync",
+    )
 
     def __init__(self) -> None:
         self._by_id: dict[str, ClassicMember] = {}
         self._static: dict[str, str] = {}
         self._supported: Counter[str] = Counter()
+        self.joined_count = 0
         self.leader: str | None = None
         self.pending: set[str] = set()
         """Ids that were given to somebody who has not come back with it (KIP-394)."""
@@ -109,9 +120,17 @@ class ClassicMembers:
         """How long the slowest of them may take to come back."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
-    @property
-    def joined_count(self) -> int:
-        return sum(member.awaiting_join is not None for member in self)
+    def begin_join(self, member: ClassicMember, token: Token) -> None:
+        """`member` has joined, and waits for the others."""
+        assert member.awaiting_join is None
+        member.awaiting_join = token
+        self.joined_count += 1  # M5
+
+    def end_join(self, member: ClassicMember) -> Token | None:
+        """The request with which `member` joined, if it waits; it does not any more."""
+        token, member.awaiting_join = member.awaiting_join, None
+        self.joined_count -= token is not None
+        return token
 
     @property
     def have_all_joined(self) -> bool:

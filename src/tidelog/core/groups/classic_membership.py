@@ -229,11 +229,11 @@ class ClassicMembership:
             protocols=request.protocols,
             assignment=b"",
         )
-        member.awaiting_join = token
         member.is_new = True
         if not self.members:
             self._protocol_type = request.protocol_type
         self.members.add(member)
+        self.members.begin_join(member, token)
         self._newcomer_came = self._is_initial
         session = self._timer(Timer.SESSION, member_id)
         self._context.set_timer(session, NEW_MEMBER_JOIN_TIMEOUT_MS)  # G6
@@ -261,7 +261,7 @@ class ClassicMembership:
         self.members.update_protocols(member, request.protocols)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        member.awaiting_join = token
+        self.members.begin_join(member, token)
 
     def _replace_static(self, old_id: str, request: JoinRequest, token: Token) -> None:
         """G7"""
@@ -635,7 +635,7 @@ class ClassicMembership:
         self._context.set_timer(timer, member.session_timeout_ms)
 
     def _answer_join(self, member: ClassicMember, answer: JoinAnswer) -> None:
-        token, member.awaiting_join = member.awaiting_join, None
+        token = self.members.end_join(member)
         if token is not None:
             self._context.reply(token, answer)
 
