@@ -23,6 +23,15 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "100",
     "broker.session.timeout.ms": "3000",
+    "group.consumer.min.session.timeout.ms": "10000",
+    "group.consumer.session.timeout.ms": "10000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
+}
+# The consumer protocol's are the broker's.
+TIME_OUTS = {
+    "classic": {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 500},
+    "consumer": {},
 }
 TOPIC = "orders"
 GROUP = "billing"
@@ -87,17 +96,17 @@ class Producing(Working):
 class Consuming(Working):
     """A member that commits what it has read, and notes which commits were answered."""
 
-    def __init__(self, bootstrap: str, ledger: "Ledger") -> None:
+    def __init__(self, bootstrap: str, ledger: "Ledger", protocol: str) -> None:
         super().__init__()
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": GROUP,
+                "group.protocol": protocol,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 10_000,
-                "heartbeat.interval.ms": 500,
                 "log_level": 0,
+                **TIME_OUTS[protocol],
             }
         )
         self._ledger = ledger
@@ -172,10 +181,13 @@ class Ledger:
                 self._committed[one.partition] = max(self._committed[one.partition], one.offset)
 
 
-def test_committed_offsets_never_go_back_when_coordinators_die(cluster: ThreeBrokers) -> None:
+@pytest.mark.parametrize("protocol", TIME_OUTS)
+def test_committed_offsets_never_go_back_when_coordinators_die(
+    cluster: ThreeBrokers, protocol: str
+) -> None:
     ledger = Ledger()
     producing = Producing(cluster.bootstrap)
-    consuming = [Consuming(cluster.bootstrap, ledger) for _ in range(MEMBERS)]
+    consuming = [Consuming(cluster.bootstrap, ledger, protocol) for _ in range(MEMBERS)]
     asking = Asking(cluster.bootstrap, ledger)
     for worker in (producing, *consuming, asking):
         worker.start()

@@ -9,6 +9,7 @@ from tidelog.base.ports import Clock
 from tidelog.broker.coordinators import Coordinators
 from tidelog.broker.dispatch import DirectHandler
 from tidelog.broker.group_shards import GroupCoordinator, GroupShards
+from tidelog.broker.group_topics import GroupTopics
 from tidelog.broker.handlers.coordinated import Coordinated, CoordinatedHandler
 from tidelog.broker.handlers.heartbeat import HeartbeatApi
 from tidelog.broker.handlers.leave_group import LeaveGroupApi
@@ -34,9 +35,10 @@ def group_coordinator(
     tasks: asyncio.TaskGroup,
 ) -> GroupCoordinator:
     """Follows the partitions of `__consumer_offsets`, none of which may have a role yet."""
+    topics = GroupTopics()
     shards = Coordinators(
         CONSUMER_OFFSETS,
-        GroupShards(config, consumer_config),
+        GroupShards(config, consumer_config, topics),
         partitions=partitions,
         clock=clock,
         loop=loop,
@@ -44,7 +46,7 @@ def group_coordinator(
         reply_timeout_ms=config.offsets_commit_timeout_ms,
     )
     partitions.attach_to(CONSUMER_OFFSETS, shards.attach)
-    return GroupCoordinator(shards, loop, chance)
+    return GroupCoordinator(shards, topics, loop, chance)
 
 
 def direct_group_handlers(

@@ -37,7 +37,10 @@ Decide = Callable[[GroupShard, Token, int], Effects]
 class GroupShards:
     """Makes shards, and knows how their records are written."""
 
-    def __init__(self, config: GroupsConfig, consumer_config: ConsumerGroupsConfig) -> None:
+    def __init__(
+        self, config: GroupsConfig, consumer_config: ConsumerGroupsConfig, topics: GroupTopics
+    ) -> None:
+        self.topics = topics
         self._config = config
         self._consumer_config = consumer_config
         self.codec = Codec(config.offsets_topic_compression_codec)
@@ -47,6 +50,7 @@ class GroupShards:
             config=self._config,
             record_max_bytes=record_max_bytes,
             consumer_config=self._consumer_config,
+            topics=self.topics.current,
         )
 
     def encode(self, record: object) -> tuple[bytes, bytes | None]:
@@ -81,10 +85,14 @@ class GroupCoordinator:
     """Every group that this broker looks after, found by its id."""
 
     def __init__(
-        self, shards: Coordinators[GroupShard], loop: asyncio.AbstractEventLoop, chance: Random
+        self,
+        shards: Coordinators[GroupShard],
+        topics: GroupTopics,
+        loop: asyncio.AbstractEventLoop,
+        chance: Random,
     ) -> None:
         self.shards = shards
-        self.topics = GroupTopics()
+        self.topics = topics
         self._loop = loop
         self._chance = chance
 

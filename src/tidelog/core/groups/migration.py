@@ -50,6 +50,9 @@ def upgrade_records(group: ClassicGroup, context: GroupContext) -> list[Consumer
         raise _not_upgraded(group, "the group does not use the consumer embedded protocol")
     if len(group.members) > config.group_consumer_max_size:
         raise _not_upgraded(group, "the group size exceeds the consumer group maximum size")
+    sizes = (sum(len(data) + 64 for _, data in member.protocols) for member in group.members)
+    if max(sizes, default=0) > context.record_max_bytes // 2:
+        raise _not_upgraded(group, "a subscription is too large")
     return list(_upgrade_records(group, context))
 
 
@@ -114,13 +117,26 @@ def _not_upgraded(group: ClassicGroup, reason: str) -> RequestRefused:
 
 
 def can_downgrade(group: ConsumerGroup, context: GroupContext) -> bool:
-    """Only members of the classic protocol are left, and they may be among themselves."""
+    """Only members of the classic protocol are left, and they may be among themselves.
+
+    All of them are in one record then, for which there has to be room (W3).
+    """
     members = group.members.by_id.values()
     return (
         bool(members)
         and all(member.is_classic for member in members)
         and context.consumer_config.may_downgrade
         and len(members) <= context.config.group_max_size
+        and sum(map(_record_bytes, members)) <= context.record_max_bytes // 2
+    )
+
+
+def _record_bytes(member: ConsumerMember) -> int:
+    """More than its part of the group's record will have."""
+    protocols = _membership(member).protocols
+    topics = sum(len(topic.encode()) + 8 for topic in member.subscription.topics)
+    return (
+        max(len(data) for _, data in protocols) + topics + 4 * len(member.current.assigned) + 1024
     )
 
 

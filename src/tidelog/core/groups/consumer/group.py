@@ -228,7 +228,8 @@ class ConsumerGroup:
 
     def require_subscription(self, before: Subscription, after: Subscription) -> None:
         """Can what a member wants be matched, and be written down?"""
-        size_bytes = sum(len(topic) + 4 for topic in after.topics) + len(after.expression) * 4
+        size_bytes = sum(len(topic.encode()) + 4 for topic in after.topics)
+        size_bytes += len(after.expression) * 4
         if after.classic is not None:
             size_bytes += sum(len(metadata) + 64 for _, metadata in after.classic.protocols)
         if size_bytes > self._context.record_max_bytes // 2:
@@ -340,7 +341,13 @@ class ConsumerGroup:
             refresh_interval_ms=self.config.group_consumer_regex_refresh_interval_ms,
         )
         topics_before = self.members.all_topics()
-        found = expressions.resolve(due, self._context.topics, self._context.now_ms)
+        found = expressions.resolve(
+            due,
+            self.members,
+            self._context.topics,
+            now_ms=self._context.now_ms,
+            record_max_bytes=self._context.record_max_bytes,
+        )
         for expression, resolved in found.items():
             self._decide(ExpressionRecord(self._group_id, expression, resolved))
         return self.members.all_topics() != topics_before

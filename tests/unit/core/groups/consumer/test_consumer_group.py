@@ -380,6 +380,21 @@ def test_an_expression_that_nobody_has_any_more_is_forgotten() -> None:
     assert anna.owned == world.partitions("returns")
 
 
+def test_an_expression_for_more_topics_than_a_record_holds_stays_as_it_was() -> None:
+    """X4"""
+    world = ConsumerHosted(record_max_bytes=2_000)
+    world.set_topics({"a-1": 1})
+    anna = Consumer(world, "anna", expression="a.*")
+    anna.beat()
+    world.set_topics({f"a-{number}": 1 for number in range(1, 400)})
+    world.advance(10_001)
+    anna.beat()
+    assert anna.owned == world.partitions("a-1")
+    bert = Consumer(world, "bert", expression="a-.*")
+    bert.beat()
+    assert bert.owned == NO_PARTITIONS
+
+
 def test_what_is_no_expression_is_refused_and_changes_nothing() -> None:
     world = _world()
     bad = Consumer(world, "anna", expression="(")

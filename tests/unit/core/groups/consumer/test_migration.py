@@ -171,6 +171,17 @@ def test_a_group_that_is_too_large_is_not_upgraded() -> None:
     assert new.beat() is ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_a_group_that_no_record_can_hold_is_not_downgraded() -> None:
+    """W3"""
+    world, old, new = _mixed()
+    world.record_max_bytes = 2_000
+    world.restart()
+    new.leave()
+    assert _types(world) == "consumer"
+    _settle(old)
+    assert old.owned == world.partitions("orders")
+
+
 @pytest.mark.parametrize(
     ("protocol_type", "metadata", "assignment"),
     [
