@@ -10,6 +10,7 @@ X3  What an expression stands for is written down: whoever leads after us assign
 from collections.abc import Iterable
 from typing import Final
 
+from tidelog.base.errors import RequestRefused
 from tidelog.core.groups.consumer.members import ConsumerMembers
 from tidelog.core.groups.consumer.patterns import Pattern
 from tidelog.core.groups.topics import Topics
@@ -33,6 +34,11 @@ def due(
     return wanted if is_due else frozenset()
 
 
+def require_matchable(expression: str, topics: Topics) -> None:
+    """Raises RequestRefused if `expression` is none, or takes too long."""
+    Pattern(expression).matching(topics.by_name)
+
+
 def resolve(
     expressions: Iterable[str],
     members: ConsumerMembers,
@@ -41,12 +47,22 @@ def resolve(
     now_ms: int,
     record_max_bytes: int,
 ) -> dict[str, ResolvedExpression]:
-    """All of `expressions` are valid: they were looked at when they came. X4"""
+    """What each stands for now. X4"""
     resolved = {}
     for expression in sorted(expressions):
-        found = Pattern(expression).matching(topics.by_name)
-        if sum(len(topic.encode()) + 3 for topic in found) > record_max_bytes // 2:
+        found = _matching(expression, topics, record_max_bytes)
+        if found is None:
             known = members.expressions.get(expression)
             found = frozenset() if known is None else known.topics
         resolved[expression] = ResolvedExpression(found, topics.version, now_ms)
     return resolved
+
+
+def _matching(expression: str, topics: Topics, record_max_bytes: int) -> frozenset[str] | None:
+    """None if that are too many, or it takes too long: there may be more topics than before."""
+    try:
+        found = Pattern(expression).matching(topics.by_name)
+    except RequestRefused:
+        return None
+    size_bytes = sum(len(topic.encode()) + 3 for topic in found)
+    return found if size_bytes <= record_max_bytes // 2 else None

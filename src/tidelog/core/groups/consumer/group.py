@@ -40,7 +40,6 @@ from tidelog.core.coordinators import Token
 from tidelog.core.groups.consumer import expressions
 from tidelog.core.groups.consumer.assignors import ASSIGNORS
 from tidelog.core.groups.consumer.members import ConsumerMember, ConsumerMembers
-from tidelog.core.groups.consumer.patterns import Pattern
 from tidelog.core.groups.consumer.reconciliation import Target, reconcile
 from tidelog.core.groups.consumer.removal import group_tombstones, member_tombstones
 from tidelog.core.groups.consumer.requests import (
@@ -234,8 +233,9 @@ class ConsumerGroup:
             size_bytes += sum(len(metadata) + 64 for _, metadata in after.classic.protocols)
         if size_bytes > self._context.record_max_bytes // 2:
             raise RequestRefused(ErrorCode.INVALID_REQUEST, "The subscription is too large.")
-        if after.expression and after.expression != before.expression:
-            Pattern(after.expression)
+        is_new = after.expression != before.expression
+        if is_new and after.expression and after.expression not in self.members.expressions:
+            expressions.require_matchable(after.expression, self._context.topics)
 
     def unknown_member(self, member_id: str) -> ConsumerMember:
         raise RequestRefused(

@@ -2,11 +2,13 @@
 
 An expression becomes a list of steps, and matching is knowing after each character at which steps
 one can be: a set, of which there are few, so what follows from a set and a character is remembered.
-No expression takes longer than its length times that of the names it is matched against.
+No expression takes longer than its length times that of the names it is matched against, and
+whoever wants something for which this is too long as well is told so.
 
     R1  An expression matches a topic if it matches all of its name.
     R2  What cannot be matched like this is refused before anybody waits for it: it is no RE2
         (`pattern_parser.py`), or it has more than STEPS_MAX steps once repetitions are written out.
+    R3  Nobody waits for longer than VISITS_MAX steps take: about half a second.
 """
 
 from collections.abc import Iterable
@@ -27,6 +29,7 @@ from tidelog.core.groups.consumer.pattern_parser import (
 STEPS_MAX: Final = 10_000
 # Sets of steps that are remembered. Forgetting them costs time, never an answer.
 REMEMBERED_MAX: Final = 2_000
+VISITS_MAX: Final = 300_000
 
 _MATCHED: Final = -1
 _OUTSIDE: Final = ""
@@ -51,6 +54,7 @@ class Pattern:
         self._expression = expression
         self._start = self._add(parse(expression), _MATCHED)
         self._next: dict[tuple[Steps, str, str], Steps] = {}
+        self._visits = 0
 
     def matches(self, name: str) -> bool:
         """R1"""
@@ -64,6 +68,8 @@ class Pattern:
         return _MATCHED in self._reachable(at, before, _OUTSIDE)
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of `names` that match. Raises RequestRefused if that takes too long. R3"""
+        self._visits = 0
         return frozenset(name for name in names if self.matches(name))
 
     def _add(self, node: Node, following: int) -> int:
@@ -94,13 +100,15 @@ class Pattern:
 
     def _step(self, what: OneOf | Anchor | None, *following: int) -> int:
         if len(self._steps) == STEPS_MAX:
-            raise RequestRefused(
-                ErrorCode.INVALID_REGULAR_EXPRESSION,
-                f"SubscribedTopicRegex `{self._expression[:100]}` is too large: it has more than "
-                f"{STEPS_MAX} steps.",
-            )
+            raise self._refused(f"it has more than {STEPS_MAX} steps")
         self._steps.append(_Step(what, following))
         return len(self._steps) - 1
+
+    def _refused(self, reason: str) -> RequestRefused:
+        return RequestRefused(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{self._expression[:100]}` is too large: {reason}.",
+        )
 
     def _after(self, at: Steps, before: str, character: str) -> Steps:
         """Where one can be once `character` has been read."""
@@ -138,6 +146,9 @@ class Pattern:
                 isinstance(step.what, Anchor) and _is_at(step.what, before, after)
             ):
                 left += step.following
+        self._visits += len(found)
+        if self._visits > VISITS_MAX:
+            raise self._refused("it takes too long to match all topics")
         return found
 
 

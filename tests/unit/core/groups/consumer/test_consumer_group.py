@@ -17,6 +17,7 @@ from tests.unit.core.groups.hosted import GROUP
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import TopicIdPartition, TopicPartition
 from tidelog.config.consumer_groups import ConsumerGroupsConfig
+from tidelog.core.groups.consumer import patterns
 from tidelog.core.groups.consumer.requests import ConsumerHeartbeat, HeartbeatAnswer
 from tidelog.core.groups.group import Committer
 from tidelog.records.consumer_groups import (
@@ -393,6 +394,20 @@ def test_an_expression_for_more_topics_than_a_record_holds_stays_as_it_was() -> 
     bert = Consumer(world, "bert", expression="a-.*")
     bert.beat()
     assert bert.owned == NO_PARTITIONS
+
+
+def test_an_expression_that_takes_too_long_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """X4"""
+    world = _world(orders=1)
+    anna = Consumer(world, "anna", expression="ord.*")
+    anna.beat()
+    monkeypatch.setattr(patterns, "VISITS_MAX", 3)
+    world.set_topics({"orders": 1, "ordnance": 1})
+    world.advance(10_001)
+    anna.beat()
+    assert anna.owned == world.partitions("orders")
+    bert = Consumer(world, "bert", expression="or.*")
+    assert bert.beat() is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 def test_what_is_no_expression_is_refused_and_changes_nothing() -> None:

@@ -11,6 +11,7 @@ from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.core.groups.consumer import patterns
 from tidelog.core.groups.consumer.patterns import Pattern
 
+_LETTERS = str.maketrans("0123456789", "abcdefghij")
 _NAMES = st.text("ab-_1", max_size=8)
 
 
@@ -104,3 +105,20 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"orders-{number}" for number in range(20)]
     assert pattern.matching([*names, "orders"]) == frozenset(names)
     assert len(pattern._next) <= 4
+
+
+def test_matching_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R3"""
+    monkeypatch.setattr(patterns, "VISITS_MAX", 20_000)
+    pattern = Pattern("([a-z]?){500}x")
+    names = [f"{number:03}".translate(_LETTERS) * 60 for number in range(50)]
+    with pytest.raises(RequestRefused, match="too long"):
+        pattern.matching(names)
+    assert Pattern("[a-z]+").matching(names) == frozenset(names)
+
+
+def test_ten_thousand_topics_are_matched_in_bounded_time() -> None:
+    """R3: whatever the expression, within the visits that are allowed."""
+    names = [f"team-{number % 97}.orders-{number}" for number in range(10_000)]
+    found = Pattern(r"team-[0-9]{1,2}\.(orders|returns)-.*5").matching(names)
+    assert len(found) == 1_000
