@@ -231,11 +231,12 @@ class TestJavaClient:
         topic = new_topic(broker.bootstrap)
         transactional_id = unused_id()
         tools.producer_performance(
-            *("--topic", topic, "--num-records", "3000", "--record-size", "100"),
+            *("--topic", topic, "--num-records", "20000", "--record-size", "100"),
             *("--throughput", "-1", "--transactional-id", transactional_id),
-            *("--transaction-duration-ms", "20"),
+            # One begins while markers of the one before are on their way.
+            *("--transaction-duration-ms", "3"),
         )
-        assert len(written(broker, topic, 3_000)) == 3_000
+        assert len(written(broker, topic, 20_000)) == 20_000
         (line,) = _rows(tools.transactions("list"), transactional_id)
         assert "CompleteCommit" in line
 

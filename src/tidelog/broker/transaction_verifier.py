@@ -42,6 +42,8 @@ from tidelog.wire.api import ApiKey, decode_response_header
 
 VERSION: Final = 5
 QUESTIONS_PER_REQUEST: Final = 1_000
+FIRST_BACKOFF_S: Final = 0.002
+"""About as long as the markers of a transaction take; doubled up to the setting."""
 
 Codes = Mapping[TopicPartition, ErrorCode]
 
@@ -108,12 +110,14 @@ class TransactionVerifier:
     async def verify(self, question: Question) -> Codes:
         """What the coordinator says of each partition. A2, A3"""
         until_s = self._loop.time() + self._retry_max_s
+        backoff_s = FIRST_BACKOFF_S
         while True:
             codes = await self._ask(question)
             is_busy = ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
             if not is_busy or not question.is_addition or self._loop.time() >= until_s:
                 return codes
-            await asyncio.sleep(self._retry_backoff_s)
+            await asyncio.sleep(min(backoff_s, self._retry_backoff_s))
+            backoff_s *= 2
 
     def close(self) -> None:
         self._peers.close()

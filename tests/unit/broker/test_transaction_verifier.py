@@ -239,7 +239,8 @@ async def test_a_coordinator_is_not_asked_for_ever() -> None:
         answer = one.ask(T0)
         await asyncio.sleep(1)
         assert answer.result() == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
-        assert 3 < len(one.here.requests) <= 1 + RETRY_MAX_MS / RETRY_BACKOFF_MS
+        # A few soon, the others by the setting.
+        assert 3 < len(one.here.requests) <= 5 + RETRY_MAX_MS / RETRY_BACKOFF_MS
 
 
 @in_virtual_time

@@ -392,7 +392,7 @@ class ProducerStates:
         producer.last_timestamp_ms = timestamp_ms
         producer.coordinator_epoch = end.coordinator_epoch
         self._open_transactions.pop(producer_id, None)
-        self.guards.forget(producer_id)
+        self.guards.on_marker(producer_id, header.producer_epoch)
         self._last_offset = Offset(offset + header.last_offset_delta)
         if first_offset is None:
             return None

@@ -13,7 +13,10 @@ Rules:
     V1  A transactional batch is appended into an open transaction of its producer and epoch, or
         with the guard that was given out for it last: INVALID_TXN_STATE otherwise.
     V2  A guard is worth nothing once something of its producer was appended, a marker above all.
-        What the coordinator said before the marker is not true of what comes after.
+        What the coordinator said before the marker is not true of what comes after. With
+        transaction version 2 a marker has the epoch of the next transaction, which may begin while
+        the markers of the last are on their way: one that is not newer than the guard ends an
+        earlier transaction, and leaves the guard alone.
     V3  Of the batches that wait for the same guard, the first in sequence goes first:
         OUT_OF_ORDER_SEQUENCE_NUMBER for those that overtake it.
     V4  A producer whose coordinator numbers each transaction anew (transaction version 2), and of
@@ -54,6 +57,10 @@ class Guard:
                 f"producer {header.producer_id} epoch {header.producer_epoch} begins a transaction "
                 f"with sequence {header.base_sequence}, expected {expected}",
             )
+
+    def is_after(self, marker_epoch: int) -> bool:
+        """Whether a marker with this epoch ends an earlier transaction. V2"""
+        return self._bumps_epoch and self._epoch >= marker_epoch
 
     def is_expired(self, now_ms: int, *, expiration_ms: int) -> bool:
         return now_ms - self._began_ms >= expiration_ms
@@ -103,6 +110,12 @@ class Guards:
     def forget(self, producer_id: int) -> None:
         """Something of the producer was appended. V2"""
         self._guards.pop(producer_id, None)
+
+    def on_marker(self, producer_id: int, marker_epoch: int) -> None:
+        """A marker was appended. V2"""
+        guard = self._guards.get(producer_id)
+        if guard is not None and not guard.is_after(marker_epoch):
+            del self._guards[producer_id]
 
     def on_tick(self, now_ms: int) -> None:
         """Forget guards that nobody came back with. V5"""

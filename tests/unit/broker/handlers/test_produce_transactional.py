@@ -151,11 +151,25 @@ async def test_a_marker_that_comes_before_the_answer_ends_what_had_not_begun() -
         served.verifier.hold()
         send(client, {0: transactional_batch()})
         await served.world.settle()
-        end(served.world)
+        end(served.world, epoch=1, version=2)
         served.verifier.release()
         await served.world.settle()
         assert results(client) == [(ErrorCode.INVALID_TXN_STATE, -1)]
         assert served.world.runner("t").last_stable_offset == 1
+
+
+@in_virtual_time
+async def test_the_next_transaction_does_not_wait_for_the_marker_of_the_last() -> None:
+    """EndTxn is answered before markers are written, and the client goes on at once."""
+    async with served_world() as served:
+        client = await with_topic(served)
+        served.verifier.hold()
+        send(client, {0: transactional_batch(epoch=1)})
+        await served.world.settle()
+        end(served.world, epoch=1, version=2)
+        served.verifier.release()
+        await served.world.settle()
+        assert results(client) == [(ErrorCode.NONE, 1)]
 
 
 @in_virtual_time

@@ -219,7 +219,7 @@ async def test_a_marker_that_comes_before_the_answer_ends_what_had_not_begun() -
         one.served.verifier.hold()
         one.send(5)
         await one.controlled.settle()
-        one.mark(commit=True, epoch=0)
+        one.mark(commit=True, epoch=1)
         one.served.verifier.release()
         assert await one.code() == ErrorCode.INVALID_TXN_STATE
         assert await one.fetched() == NOTHING

@@ -90,6 +90,20 @@ def test_marker_between_question_and_answer_makes_the_answer_worthless() -> None
     assert refusal(producers, transactional(0), guard) is ErrorCode.INVALID_TXN_STATE
 
 
+def test_next_transaction_begins_while_the_marker_of_the_last_is_on_its_way() -> None:
+    """V2: with version 2 that marker has the epoch of the next transaction."""
+    producers = states()
+    write(producers, transactional(0, epoch=4), 0)
+    guard = begin(producers, transactional(0, epoch=5), bumps_epoch=True)
+    assert guard is not None
+    for offset in (1, 2):  # It may come twice.
+        end(producers, offset, epoch=5, version=2)
+        assert producers.on_transactional_batch(transactional(0, epoch=5), guard) is None
+    end(producers, 3, epoch=6, version=2)
+    refused = refusal(producers, transactional(0, epoch=5), guard)
+    assert refused is ErrorCode.INVALID_TXN_STATE
+
+
 def test_batch_that_overtakes_the_first_is_out_of_order() -> None:
     """V3"""
     producers = states()
