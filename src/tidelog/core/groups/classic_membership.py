@@ -28,7 +28,8 @@ Rules, those of a Kafka 4.x broker:
         heard of, but not for a newcomer, who cannot know yet that it is one.
     G7  A static member that comes back takes its place under a new id, without a rebalance if the
         group is stable and its protocol stays. The old id is fenced: FENCED_INSTANCE_ID.
-    G8  A group has at most `group.max.size` members.
+    G8  A group has at most `group.max.size` members, and has given ids to at most
+        PENDING_MEMBERS_MAX that have not come back.
     G9  What is written is a stable group with its assignments, or an empty one. So that is what a
         new coordinator finds; a rebalance that was under way begins again with the next heartbeat.
 
@@ -64,6 +65,9 @@ from tidelog.records.groups import GroupMetadata, GroupMetadataRecord
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """How long a newcomer may wait to become a member. If it is still there then, it asks again."""
+
+PENDING_MEMBERS_MAX: Final = 10_000
+"""Given an id and not heard of since: a client in a loop must not fill the memory."""
 
 NOBODY_IS_BACK_WAIT_MS: Final = 1_000
 """At least: members may say that they need no time at all."""
@@ -211,6 +215,8 @@ class ClassicMembership:
             else:
                 self._replace_static(old_id, request, token)
         elif request.requires_known_member_id:
+            if len(self.members.pending) >= PENDING_MEMBERS_MAX:
+                raise RequestRefused(ErrorCode.GROUP_MAX_SIZE_REACHED)  # G8
             self.members.pending.add(new_id)
             timer = self._timer(Timer.PENDING, new_id)
             self._context.set_timer(timer, request.session_timeout_ms)

@@ -10,7 +10,9 @@ Rules, Kafka's:
     S2  A group without members and offsets, none of them pending either, is forgotten at the next
         clean-up, every `offsets.retention.check.interval.ms`. Clean-up visits a number of groups in
         one go, so that a shard with many of them stays fast.
-    S3  The offsets of a deleted topic are deleted. One of the same name begins without.
+    S3  The offsets of a deleted topic are deleted. One of the same name begins without: an offset
+        that was committed under another topic id does not count, also if nobody led this shard
+        when its topic was deleted.
     S4  Deleting a group deletes its offsets too, and needs a group without members.
     S5  A group changes its protocol with whoever joins while it is empty, and otherwise as
         `migration.py` says. It is of one type at any time, and its offsets stay.
@@ -20,7 +22,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from tidelog.base.errors import ErrorCode, RequestRefused
-from tidelog.base.ids import ProducerId, TopicIdPartition, TopicPartition
+from tidelog.base.ids import NO_TOPIC_ID, ProducerId, TopicIdPartition, TopicPartition
 from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.config.groups import GroupsConfig
 from tidelog.core.coordinators import Effects, Token, Transactional
@@ -391,14 +393,25 @@ class GroupShard:
         if group is not None:
             group.require_fetch(request.committer)
         if partitions is None:
-            partitions = self._offsets.partitions(request.group_id)
+            known = self._offsets.partitions(request.group_id)
+            partitions = [one for one in known if not self._is_of_another_topic(request, one)]
         self._context.reply(token, [self._fetched(request, partition) for partition in partitions])
         return self._context.take_effects()
+
+    def _is_of_another_topic(self, request: FetchRequest, partition: TopicPartition) -> bool:
+        """Was its topic deleted, and one of the same name made? S3"""
+        value = self._offsets.committed(request.group_id, partition)
+        facts = self._context.topics.by_name.get(partition.topic)
+        if value is None or facts is None:
+            return False
+        return value.topic_id not in (NO_TOPIC_ID, facts.topic_id)
 
     def _fetched(self, request: FetchRequest, partition: TopicPartition) -> FetchedOffset:
         group_id = request.group_id
         if request.requires_stable and self._offsets.has_pending(group_id, partition):
             return FetchedOffset(partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        if self._is_of_another_topic(request, partition):
+            return FetchedOffset(partition, None, ErrorCode.NONE)
         value = self._offsets.committed(group_id, partition)
         return FetchedOffset(partition, value, ErrorCode.NONE)
 

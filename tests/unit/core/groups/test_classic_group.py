@@ -11,6 +11,7 @@ from tests.unit.core.groups.hosted import (
 )
 from tidelog.base.errors import ErrorCode
 from tidelog.core.coordinators import Token
+from tidelog.core.groups.classic_membership import PENDING_MEMBERS_MAX
 from tidelog.core.groups.requests import JoinProtocol, LeavingMember
 from tidelog.records.groups import GroupMetadataRecord
 
@@ -541,6 +542,17 @@ def test_a_full_group_takes_nobody() -> None:
     assert (cyd.error_code, cyd.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     assert hosted.described().state == "Stable"
     assert hosted.joined(hosted.join(member_id="bob")).error_code is ErrorCode.NONE
+
+
+def test_ids_are_given_to_so_many_who_do_not_come_back() -> None:
+    hosted = Hosted()
+    for number in range(PENDING_MEMBERS_MAX):
+        hosted.join(f"id-{number}", requires_id=True)
+    refused = hosted.join("one more", requires_id=True)
+    assert hosted.answer(refused) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    hosted.join(member_id="id-0", requires_id=True)
+    taken = hosted.joined(hosted.join("another", requires_id=True))
+    assert taken.error_code is ErrorCode.MEMBER_ID_REQUIRED
 
 
 def test_while_members_gather_the_first_ones_are_taken() -> None:

@@ -1,5 +1,7 @@
 """A shard and the offsets of its groups: S1 to S4 of `core/groups/shard.py` (P3)."""
 
+from uuid import UUID
+
 import pytest
 
 from tests.unit.core.groups.hosted import (
@@ -12,10 +14,11 @@ from tests.unit.core.groups.hosted import (
     with_config,
 )
 from tidelog.base.errors import ErrorCode
-from tidelog.base.ids import NO_TIMESTAMP, TopicPartition
+from tidelog.base.ids import NO_TIMESTAMP, TopicId, TopicPartition
 from tidelog.core.groups.group import Committer, GroupType
 from tidelog.core.groups.requests import JoinProtocol, LeavingMember
 from tidelog.core.groups.shard import GROUPS_PER_CLEAN_UP
+from tidelog.core.groups.topics import TopicFacts, Topics
 from tidelog.records.groups import GroupMetadata, GroupMetadataRecord
 
 ORDERS = TopicPartition("orders", 0)
@@ -321,6 +324,22 @@ def test_offsets_of_a_deleted_topic_are_deleted() -> None:
     hosted.restart()
     assert hosted.offset(INVOICES) == 6
     assert hosted.offset(ORDERS) is None
+
+
+def test_a_topic_that_was_made_anew_begins_without_offsets() -> None:
+    """Its deletion was missed: another broker led the shard, or nobody did."""
+    first, second = TopicId(UUID(int=1)), TopicId(UUID(int=2))
+    hosted = Hosted()
+    hosted.commit(5, ORDERS, topic_id=first)
+    hosted.commit(6, INVOICES)  # By a broker that wrote no ids.
+    names = {"orders": TopicFacts(first, 1), "invoices": TopicFacts(second, 4)}
+    hosted.shard.know_topics(Topics.of(names, 1))
+    assert (hosted.offset(ORDERS), hosted.offset(INVOICES)) == (5, 6)
+    hosted.shard.know_topics(Topics.of({**names, "orders": TopicFacts(second, 1)}, 2))
+    assert (hosted.offset(ORDERS), hosted.offset(INVOICES)) == (None, 6)
+    assert [fetched.partition for fetched in hosted.fetch()] == [INVOICES]
+    hosted.commit(1, ORDERS, topic_id=second)
+    assert hosted.offset(ORDERS) == 1
 
 
 def test_a_group_is_deleted_with_its_offsets() -> None:
