@@ -77,14 +77,15 @@ def _decode_topic(reader: Reader, version: int) -> CommitTopic:
     has_id = version >= _FIRST_WITH_TOPIC_IDS
     name = None if has_id else reader.string()
     topic_id = reader.uuid() if has_id else None
-    partitions = [_decode_partition(reader, version) for _ in range(reader.array_count())]
+    has_epoch = version >= _FIRST_WITH_LEADER_EPOCH
+    partitions = [decode_offset(reader, has_epoch=has_epoch) for _ in range(reader.array_count())]
     reader.end_structure()
     return CommitTopic(name, topic_id, partitions)
 
 
-def _decode_partition(reader: Reader, version: int) -> PartitionOffset:
+def decode_offset(reader: Reader, *, has_epoch: bool) -> PartitionOffset:
+    """One partition of a commit, with or without the epoch of its leader."""
     partition, offset = reader.int32(), reader.int64()
-    has_epoch = version >= _FIRST_WITH_LEADER_EPOCH
     leader_epoch = reader.int32() if has_epoch else NO_LEADER_EPOCH
     metadata = reader.nullable_string()
     reader.end_structure()

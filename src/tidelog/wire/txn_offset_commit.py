@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from tidelog.wire.api import ApiKey, encode_response_header, is_flexible
-from tidelog.wire.offset_commit import NO_LEADER_EPOCH, PartitionOffset
+from tidelog.wire.offset_commit import PartitionOffset, decode_offset
 from tidelog.wire.primitives import Reader, array_count, frame, string
 
 _FIRST_WITH_LEADER_EPOCH = 2
@@ -50,18 +50,10 @@ def decode_txn_offset_commit(
 
 def _decode_topic(reader: Reader, version: int) -> tuple[str, list[PartitionOffset]]:
     name = reader.string()
-    offsets = [_decode_offset(reader, version) for _ in range(reader.array_count())]
+    has_epoch = version >= _FIRST_WITH_LEADER_EPOCH
+    offsets = [decode_offset(reader, has_epoch=has_epoch) for _ in range(reader.array_count())]
     reader.end_structure()
     return name, offsets
-
-
-def _decode_offset(reader: Reader, version: int) -> PartitionOffset:
-    partition, offset = reader.int32(), reader.int64()
-    has_epoch = version >= _FIRST_WITH_LEADER_EPOCH
-    leader_epoch = reader.int32() if has_epoch else NO_LEADER_EPOCH
-    metadata = reader.nullable_string()
-    reader.end_structure()
-    return PartitionOffset(partition, offset, leader_epoch, metadata)
 
 
 def encode_txn_offset_commit_response(

@@ -32,7 +32,7 @@ _FIRST_THAT_KNOWS_MISSING_GROUPS: Final = 9
 _FIRST_THAT_KNOWS_MEMBER_EPOCHS: Final = 9
 
 
-class _Known(NamedTuple):
+class KnownPartition(NamedTuple):
     """A partition of the request that there is."""
 
     partition: TopicPartition
@@ -40,7 +40,7 @@ class _Known(NamedTuple):
     wanted: PartitionOffset
 
 
-Judged = list[tuple[CommitTopic, list[_Known | ErrorCode]]]
+Judged = list[tuple[CommitTopic, list[KnownPartition | ErrorCode]]]
 """Every partition of the request, in order, each known or refused already."""
 
 
@@ -56,7 +56,7 @@ class OffsetCommitApi:
 
     def begin(self, request: OffsetCommitRequest, header: RequestHeader) -> Begun:
         judged: Judged = [(topic, self._judge(topic)) for topic in request.topics]
-        known = [one for _, parts in judged for one in parts if isinstance(one, _Known)]
+        known = [one for _, parts in judged for one in parts if isinstance(one, KnownPartition)]
 
         def decide(shard: GroupShard, token: Token, now_ms: int) -> Effects:
             return shard.on_commit(_to_core(request, known, header, now_ms), token, now_ms)
@@ -69,7 +69,7 @@ class OffsetCommitApi:
 
         return Begun([self.groups.ask(request.group_id, decide)] if known else [], finish)
 
-    def _judge(self, topic: CommitTopic) -> list[_Known | ErrorCode]:
+    def _judge(self, topic: CommitTopic) -> list[KnownPartition | ErrorCode]:
         name, missing = topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic.topic_id is not None:
             name = self.partitions.topic_name(topic.topic_id)
@@ -78,7 +78,7 @@ class OffsetCommitApi:
         if image is None:
             return [missing] * len(topic.partitions)
         return [
-            _Known(TopicPartition(image.name, wanted.partition), image.topic_id, wanted)
+            KnownPartition(TopicPartition(image.name, wanted.partition), image.topic_id, wanted)
             if 0 <= wanted.partition < len(image.partitions)
             else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             for wanted in topic.partitions
@@ -86,7 +86,10 @@ class OffsetCommitApi:
 
 
 def _to_core(
-    request: OffsetCommitRequest, known: Sequence[_Known], header: RequestHeader, now_ms: int
+    request: OffsetCommitRequest,
+    known: Sequence[KnownPartition],
+    header: RequestHeader,
+    now_ms: int,
 ) -> CommitRequest:
     knows_epochs = header.api_version >= _FIRST_THAT_KNOWS_MEMBER_EPOCHS
     committer = Committer(
@@ -98,7 +101,17 @@ def _to_core(
     expire_ms = NO_TIMESTAMP
     if request.retention_ms != NO_RETENTION_TIME_MS:
         expire_ms = now_ms + request.retention_ms
-    offsets = [
+    offsets = partition_commits(known, now_ms=now_ms, expire_ms=expire_ms)
+    is_known = header.api_version >= _FIRST_THAT_KNOWS_MISSING_GROUPS
+    unknown_group = ErrorCode.GROUP_ID_NOT_FOUND if is_known else ErrorCode.ILLEGAL_GENERATION
+    return CommitRequest(request.group_id, committer, offsets, unknown_group)
+
+
+def partition_commits(
+    known: Sequence[KnownPartition], *, now_ms: int, expire_ms: int
+) -> list[PartitionCommit]:
+    """What a shard is to commit; without a time of their own, offsets expire as the group's do."""
+    return [
         PartitionCommit(
             partition,
             CommittedOffset(
@@ -112,13 +125,10 @@ def _to_core(
         )
         for partition, topic_id, wanted in known
     ]
-    is_known = header.api_version >= _FIRST_THAT_KNOWS_MISSING_GROUPS
-    unknown_group = ErrorCode.GROUP_ID_NOT_FOUND if is_known else ErrorCode.ILLEGAL_GENERATION
-    return CommitRequest(request.group_id, committer, offsets, unknown_group)
 
 
 def _answered(judged: Judged, told: Outcome) -> list[CommittedTopic]:
-    known_count = sum(isinstance(one, _Known) for _, parts in judged for one in parts)
+    known_count = sum(isinstance(one, KnownPartition) for _, parts in judged for one in parts)
     if isinstance(told, RequestRefused):
         codes = iter([told.code] * known_count)
     else:
@@ -128,7 +138,7 @@ def _answered(judged: Judged, told: Outcome) -> list[CommittedTopic]:
             topic.name,
             topic.topic_id,
             [
-                (wanted.partition, next(codes) if isinstance(one, _Known) else one)
+                (wanted.partition, next(codes) if isinstance(one, KnownPartition) else one)
                 for wanted, one in zip(topic.partitions, parts, strict=True)
             ],
         )

@@ -9,7 +9,7 @@ from version 5 on the commit itself adds it.
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import (
@@ -17,23 +17,21 @@ from tidelog.base.ids import (
     NO_TIMESTAMP,
     ProducerEpoch,
     ProducerId,
-    TopicId,
     TopicPartition,
 )
 from tidelog.base.ports import Clock
 from tidelog.broker.group_shards import GroupCoordinator
 from tidelog.broker.handlers.coordinated import Begun, Outcome
+from tidelog.broker.handlers.offset_commit import KnownPartition, partition_commits
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.produce_verification import known_code
 from tidelog.broker.transaction_verifier import Question, Verifier
 from tidelog.core.coordinators import Effects, Token, Transactional
 from tidelog.core.groups.group import Committer
-from tidelog.core.groups.requests import CommitRequest, PartitionCommit
+from tidelog.core.groups.requests import CommitRequest
 from tidelog.core.groups.shard import GroupShard
 from tidelog.core.transactions.verification import Guard
-from tidelog.records.groups import CommittedOffset
 from tidelog.wire.api import RequestHeader
-from tidelog.wire.offset_commit import PartitionOffset
 from tidelog.wire.txn_offset_commit import (
     TxnOffsetCommitRequest,
     decode_txn_offset_commit,
@@ -43,14 +41,6 @@ from tidelog.wire.txn_offset_commit import (
 FIRST_THAT_KNOWS_LOADING: Final = 2
 FIRST_WITH_TRANSACTION_ABORTABLE: Final = 4
 FIRST_THAT_ADDS: Final = 5
-
-
-class _Known(NamedTuple):
-    """A partition of the request that there is."""
-
-    partition: TopicPartition
-    topic_id: TopicId
-    wanted: PartitionOffset
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +72,16 @@ class TxnOffsetCommitApi:
             return Begun([], finish)
         return Begun([self._commit(request, list(known.values()), header.api_version)], finish)
 
-    def _known(self, request: TxnOffsetCommitRequest) -> Iterator[_Known]:
+    def _known(self, request: TxnOffsetCommitRequest) -> Iterator[KnownPartition]:
         for name, offsets in request.topics:
             topic = self.partitions.image.topics.get(name)
             for wanted in offsets:
                 if topic is not None and 0 <= wanted.partition < len(topic.partitions):
                     partition = TopicPartition(name, wanted.partition)
-                    yield _Known(partition, topic.topic_id, wanted)
+                    yield KnownPartition(partition, topic.topic_id, wanted)
 
     def _commit(
-        self, request: TxnOffsetCommitRequest, known: Sequence[_Known], version: int
+        self, request: TxnOffsetCommitRequest, known: Sequence[KnownPartition], version: int
     ) -> "asyncio.Future[object]":
         adds = version >= FIRST_THAT_ADDS
         try:
@@ -123,7 +113,7 @@ class TxnOffsetCommitApi:
         answer: "asyncio.Future[object]",
         question: Question,
         request: TxnOffsetCommitRequest,
-        known: Sequence[_Known],
+        known: Sequence[KnownPartition],
         guard: Guard,
         version: int,
     ) -> None:
@@ -135,7 +125,7 @@ class TxnOffsetCommitApi:
         committed.add_done_callback(lambda _: _settle(answer, committed))
 
     def _ask(
-        self, request: TxnOffsetCommitRequest, known: Sequence[_Known], guard: Guard | None
+        self, request: TxnOffsetCommitRequest, known: Sequence[KnownPartition], guard: Guard | None
     ) -> "asyncio.Future[object]":
         """Have the shard commit, which is not to find out in its log that it may not."""
         try:
@@ -174,29 +164,16 @@ def _told(code: ErrorCode, version: int) -> ErrorCode:
 
 
 def _to_core(
-    request: TxnOffsetCommitRequest, known: Sequence[_Known], now_ms: int
+    request: TxnOffsetCommitRequest, known: Sequence[KnownPartition], now_ms: int
 ) -> CommitRequest:
     committer = Committer(request.generation_id, request.member_id, request.group_instance_id)
-    offsets = [
-        PartitionCommit(
-            partition,
-            CommittedOffset(
-                wanted.offset,
-                wanted.leader_epoch,
-                wanted.metadata or "",
-                now_ms,
-                NO_TIMESTAMP,
-                topic_id,
-            ),
-        )
-        for partition, topic_id, wanted in known
-    ]
+    offsets = partition_commits(known, now_ms=now_ms, expire_ms=NO_TIMESTAMP)
     return CommitRequest(request.group_id, committer, offsets, ErrorCode.ILLEGAL_GENERATION)
 
 
 def _answered(
     request: TxnOffsetCommitRequest,
-    known: dict[TopicPartition, _Known],
+    known: dict[TopicPartition, KnownPartition],
     told: Outcome,
     version: int,
 ) -> list[tuple[str, list[tuple[int, int]]]]:

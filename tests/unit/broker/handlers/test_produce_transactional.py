@@ -82,6 +82,29 @@ async def test_the_first_batch_of_a_transaction_waits_for_its_coordinator(
 
 
 @in_virtual_time
+async def test_topics_are_asked_about_by_name_however_they_are_called() -> None:
+    """From version 13 on a request has topic ids."""
+    async with served_world() as served:
+        client = await with_topic(served)
+        topic_id = served.world.image.topics["t"].topic_id
+        values: Values = {
+            "transactional_id": "id",
+            "acks": 1,
+            "timeout": milliseconds(1_000),
+            "topic_data": [
+                {
+                    "topic_id": topic_id,
+                    "partition_data": [{"index": 0, "records": bytes(transactional_batch())}],
+                }
+            ],
+        }
+        client.send(ApiKey.PRODUCE, 13, values)
+        await served.world.settle()
+        assert results(client) == [(0, 0)]
+        assert served.verifier.asked == [Question("id", 7, 0, (T0,), True)]
+
+
+@in_virtual_time
 async def test_the_coordinator_is_asked_once_per_transaction_and_partition() -> None:
     async with served_world() as served:
         client = await with_topic(served, partitions=2)
