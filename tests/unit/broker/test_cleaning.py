@@ -96,6 +96,17 @@ async def test_topics_that_are_not_compacted_are_left_alone() -> None:
 
 
 @in_virtual_time
+async def test_whoever_may_be_compacted_is_written_down_before_that() -> None:
+    """Recovery expects gaps of those, whatever their settings are by then."""
+    async with broker_world() as world:
+        await compacted_world(world, min_cleanable_dirty_ratio="1.0")
+        await write(world, [b"a", b"a"])
+        await cleaner_of(world).clean_all()
+        assert world.stored_offsets("t") == [0, 1]
+        assert checkpointed(world) == 0
+
+
+@in_virtual_time
 async def test_log_below_its_dirty_ratio_is_left_alone() -> None:
     async with broker_world() as world:
         await compacted_world(world, min_cleanable_dirty_ratio="0.5")
@@ -302,6 +313,22 @@ class TestMeanwhile:
             assert not [name for name in names_in(world) if name.endswith((".cleaned", ".swap"))]
 
     @in_virtual_time
+    async def test_log_is_about_to_be_cut(self) -> None:
+        async with broker_world() as world:
+            await compacted_world(world)
+            await write(world, [b"a", b"a", b"b"])
+            runner = world.runner("t")
+            world.executor.hold(BACKGROUND)
+            task = asyncio.create_task(cleaner_of(world).clean_all())
+            await step_until_it_begins(world)
+            runner.follower = Cutting()  # type: ignore[assignment]
+            world.executor.release(BACKGROUND)
+            await task
+            runner.follower = None
+            assert world.stored_offsets("t") == [0, 1, 2]
+            assert not [name for name in names_in(world) if name.endswith((".cleaned", ".swap"))]
+
+    @in_virtual_time
     async def test_what_was_compacted_is_forgotten_as_far_as_the_log_is_cut(self) -> None:
         async with broker_world() as world:
             await compacted_world(world)
@@ -313,6 +340,12 @@ class TestMeanwhile:
                 TopicPartition("t", 0), Offset(2), lambda: log.truncate_to(Offset(2))
             )
             assert checkpointed(world) == 2
+
+
+class Cutting:
+    """As much of a follower as says that it is about to cut its log."""
+
+    is_cutting = True
 
 
 class TestFailures:
