@@ -47,12 +47,15 @@ def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
 
 
 @contextmanager
-def member(cluster: Cluster, topic: str, group: str) -> Iterator[Consumer]:
+def member(
+    cluster: Cluster, topic: str, group: str, protocol: str = "classic"
+) -> Iterator[Consumer]:
     """A member that has read everything and committed it."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,
             "group.id": group,
+            "group.protocol": protocol,
             "client.id": "reader",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -80,17 +83,19 @@ def committed(cluster: Cluster, group: str) -> dict[int, int]:
         return {key.partition: offset for key, offset in groups.committed(group).items()}
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_group_is_listed_and_described_with_its_lag_and_members(
-    cluster: Cluster, topic: str
+    cluster: Cluster, topic: str, protocol: str
 ) -> None:
     group = f"{topic}-group"
-    with member(cluster, topic, group):
+    with member(cluster, topic, group, protocol):
         with Producer(cluster.bootstrap) as producer:
             assert isinstance(producer.send(topic, b"one more", partition=1), Stored)
         listed = objects(cluster.ok("groups", "list", "--json"))
-        assert {"group": group, "type": "classic", "state": "stable"} in listed
-        assert group in cluster.ok("groups", "list", "--state", "stable").decode()
-        assert group not in cluster.ok("groups", "list", "--state", "empty").decode()
+        assert {"group": group, "type": protocol, "state": "stable"} in listed
+        others = "consumer" if protocol == "classic" else "classic"
+        assert group in cluster.ok("groups", "list", "--type", protocol).decode()
+        assert group not in cluster.ok("groups", "list", "--type", others).decode()
         (described,) = objects(cluster.ok("groups", "describe", group, "--json"))
         assert (described["state"], described["lag"]) == ("stable", 1)
         (reader,) = described["members"]

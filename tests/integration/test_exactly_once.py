@@ -14,7 +14,7 @@ from tests.support.command_line import environment, objects, tidelog
 
 RUN_TIMEOUT_S = 400
 # Seeds whose first faults hit the applications, both coordinators and leaders, with a long pause.
-RUNS = [("classic", 2107)]
+RUNS = [("classic", 116702), ("consumer", 116702)]
 
 
 @pytest.mark.parametrize(("protocol", "seed"), RUNS)

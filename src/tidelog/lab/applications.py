@@ -4,12 +4,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from tidelog.lab.points import SIGNALS, Point
 from tidelog.lab.transformer import GAVE_UP
 
 _STOP_WITHIN_S: Final = 30.0
+# An application without anything to do does not get to the point where it is to die.
+_DIE_WITHIN_S: Final = 5.0
 
 
 class Applications:
@@ -36,8 +40,13 @@ class Applications:
                 stderr=output,
             )
 
-    def kill(self, name: str) -> None:
+    def kill(self, name: str, point: Point | None) -> None:
+        """At that point of its next transaction, or wherever it is."""
         process = self._processes[name]
+        if point is not None:
+            process.send_signal(SIGNALS[point])
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_DIE_WITHIN_S)
         process.kill()
         process.wait()
 

@@ -1,8 +1,9 @@
 """Exactly once under faults: a cluster, an application in transactions, and a verdict (D3, B3).
 
-    input filled ──▶ applications transform it to output ──▶ all of it is through ──▶ judged
-                          ▲  brokers, coordinators and the applications themselves
-                          └─ are killed, paused and restarted meanwhile
+    input fed ──▶ applications transform it to output ──▶ all of it is through ──▶ judged
+        ▲              ▲  brokers, coordinators and the applications themselves
+        │              └─ are killed, paused and restarted meanwhile
+        └─ part by part, so that there is work to do whenever a fault happens
 
 Each partition of the output must hold, for who reads committed records, what the same partition of
 the input holds: every record once, in order. And nothing may be left open: what killed applications
@@ -18,7 +19,6 @@ from typing import Final, Protocol, assert_never
 from confluent_kafka import Consumer, TopicPartition
 
 from tidelog.client.admin import Admin
-from tidelog.client.application_producer import Producer
 from tidelog.client.bootstrap import parse_bootstrap
 from tidelog.client.coordinators import GROUP, TRANSACTION, find_coordinator
 from tidelog.client.errors import ClientError
@@ -29,6 +29,7 @@ from tidelog.lab.errors import LabError, StartCancelled
 from tidelog.lab.exactly_once_schedule import PlannedFault, Target
 from tidelog.lab.exactly_once_verdict import TransformVerdict, judge_transform
 from tidelog.lab.fault_schedule import Deed
+from tidelog.lab.input_feed import InputFeed, value_of
 from tidelog.lab.transformer import PREFIX
 
 INPUT: Final = "input"
@@ -133,7 +134,8 @@ class ExactlyOnceLab:
         try:
             self._prepare()
             self._start_applications()
-            self._transform_under_faults()
+            with InputFeed(self._cluster.bootstrap, INPUT, self._run.partition_count) as feed:
+                self._transform_under_faults(feed)
             self._finish()
         except StartCancelled:
             raise
@@ -150,7 +152,6 @@ class ExactlyOnceLab:
     # -- before ----------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        self._tell("filling the input")
         with Admin(self._cluster.bootstrap) as admin:
             for topic in (INPUT, OUTPUT):
                 admin.create_topic(
@@ -159,17 +160,6 @@ class ExactlyOnceLab:
                     replication_factor=self._run.replication_factor,
                     configs=_TOPIC_SETTINGS,
                 )
-        with Producer(
-            self._cluster.bootstrap,
-            producer_type="async",
-            profile="reliable",
-            queue_buffering_max_ms=20,
-            queue_buffering_max_messages=100_000,
-            batch_num_messages=10_000,
-        ) as producer:
-            for number in range(self._run.record_count):
-                partition = number % self._run.partition_count
-                producer.send(INPUT, value_of(number), partition=partition)
 
     def _start_applications(self) -> None:
         self._tell("starting the applications")
@@ -182,10 +172,14 @@ class ExactlyOnceLab:
 
     # -- faults ----------------------------------------------------------------------------------
 
-    def _transform_under_faults(self) -> None:
+    def _transform_under_faults(self, feed: InputFeed) -> None:
+        """The n-th fault happens when the n-th part is through, and the next one is there."""
+        ends = [*(fault.at_record for fault in self._run.faults), self._run.record_count]
+        feed.send_until(ends[0])
         with Groups(self._cluster.bootstrap, timeout_s=_ANSWER_WITHIN_S) as groups:
-            for fault in self._run.faults:
+            for fault, next_end in zip(self._run.faults, ends[1:], strict=True):
                 self._wait_until_through(groups, fault.at_record)
+                feed.send_until(next_end)
                 self._inject(fault)
             self._doing = "after the last fault"
             self._wait_until_through(groups, self._run.record_count)
@@ -207,7 +201,7 @@ class ExactlyOnceLab:
 
     def _harm_application(self, fault: PlannedFault, name: str) -> None:
         if fault.deed is Deed.KILL:
-            self._applications.kill(name)
+            self._applications.kill(name, fault.point)
             self._pass_time(fault.away_s)
             self._applications.start(name)
         else:
@@ -348,11 +342,6 @@ class ExactlyOnceLab:
 
     def _tell(self, doing: str) -> None:
         self._watcher.on_progress(doing, self._through)
-
-
-def value_of(number: int) -> bytes:
-    """The value of the n-th record of the input."""
-    return b"record %d" % number
 
 
 def read_committed(bootstrap: str, topic: str, partition: int) -> list[bytes]:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from tidelog.lab.fault_schedule import Deed
+from tidelog.lab.points import Point
 
 # Away for a moment; or for longer than sessions and transactions last.
 _SHORT_S: Final = (0.0, 1.0)
@@ -34,20 +35,23 @@ class Target(StrEnum):
 class PlannedFault:
     """`deed` is done to `target` for `away_s`, when `at_record` records are through.
 
-    `chosen` is any number, to choose among partitions or applications by.
+    `chosen` is any number, to choose among partitions or applications by. `point` is where an
+    application is killed; None is wherever it happens to be.
     """
 
     number: int
     deed: Deed
     target: Target
     chosen: int
+    point: Point | None
     at_record: int
     away_s: float
     waits_for_sync: bool
 
     @property
     def kind(self) -> str:
-        return f"{self.deed} {self.target}"
+        where = "" if self.point is None else f" {self.point}"
+        return f"{self.deed} {self.target}{where}"
 
 
 def plan(seed: int, *, fault_count: int, record_count: int) -> tuple[PlannedFault, ...]:
@@ -72,7 +76,13 @@ def _fault(chance: random.Random, number: int, at_record: int) -> PlannedFault:
         deed=deed,
         target=target,
         chosen=chance.randrange(1_000_000),
+        point=_point(chance) if is_application and deed is Deed.KILL else None,
         at_record=at_record,
         away_s=0.0 if deed is Deed.RESTART else chance.uniform(*(_LONG_S if is_long else _SHORT_S)),
         waits_for_sync=chance.random() < _WAITING_SHARE,
     )
+
+
+def _point(chance: random.Random) -> Point | None:
+    choices: list[Point | None] = [None, *Point]
+    return chance.choice(choices)

@@ -9,7 +9,8 @@ successor, and what it had not committed is aborted.
 What it does about an error is what librdkafka says of it: try again, abort and read again from what
 was committed, or give up. It ends with GAVE_UP then, and whoever started it starts another one.
 
-It ends when its standard input does, so that it does not outlive whoever started it.
+It ends when its standard input does, so that it does not outlive whoever started it. A signal of
+SIGNALS makes it kill itself when it next gets to that point, where a kill at random seldom hits.
 """
 
 import os
@@ -17,6 +18,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from confluent_kafka import (
@@ -29,9 +31,11 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from tidelog.lab.points import SIGNALS, Point
+
 GAVE_UP: Final = 3
 PREFIX: Final = b"seen "
-_BATCH_RECORDS: Final = 100
+_BATCH_RECORDS: Final = 25
 _BATCH_WAIT_S: Final = 0.2
 _CALL_TIMEOUT_S: Final = 30.0
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
@@ -56,6 +60,7 @@ class Transformer:
         self, *, bootstrap: str, group: str, output: str, name: str, protocol: str
     ) -> None:
         self._output = output
+        self._last_point: Point | None = None
         session = {
             "session.timeout.ms": _SESSION_TIMEOUT_MS,
             "heartbeat.interval.ms": _HEARTBEAT_MS,
@@ -111,6 +116,10 @@ class Transformer:
     def close(self) -> None:
         self.consumer.close()
 
+    def doom(self, point: Point) -> None:
+        """Get as far as that, and no farther."""
+        self._last_point = point
+
     def _transact(self, batch: Sequence[Message]) -> None:
         self._producer.begin_transaction()
         for message in batch:
@@ -121,7 +130,14 @@ class Transformer:
         read = _after(batch)
         metadata = self.consumer.consumer_group_metadata()
         _insist(lambda: self._producer.send_offsets_to_transaction(read, metadata, _CALL_TIMEOUT_S))
+        self._reach(Point.BEFORE_COMMIT)
         _insist(lambda: self._producer.commit_transaction(_CALL_TIMEOUT_S))
+        self._reach(Point.AFTER_COMMIT)
+
+    def _reach(self, point: Point) -> None:
+        if self._last_point is point:
+            self._producer.flush(_CALL_TIMEOUT_S)  # So that there is something to be aborted.
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def _rewind(self) -> None:
         """Read again from what was committed, all that is ours to read."""
@@ -166,6 +182,10 @@ def _insist(call: Callable[[], object]) -> None:
             _say(f"again: {error}")
 
 
+def _doom(transformer: Transformer, point: Point, _number: int, _frame: object) -> None:
+    transformer.doom(point)
+
+
 def _say(what: str) -> None:
     sys.stderr.write(f"{what}\n")
     sys.stderr.flush()
@@ -186,6 +206,8 @@ def main(arguments: Sequence[str]) -> int:
     transformer = Transformer(
         bootstrap=bootstrap, group=group, output=output, name=name, protocol=protocol
     )
+    for point, number in SIGNALS.items():
+        signal.signal(number, partial(_doom, transformer, point))
     try:
         transformer.start(topic)
         while not ending.is_set():

@@ -7,6 +7,7 @@ import pytest
 from tidelog.lab.exactly_once_schedule import Target, plan
 from tidelog.lab.exactly_once_verdict import TransformVerdict, judge_transform
 from tidelog.lab.fault_schedule import Deed
+from tidelog.lab.points import Point
 
 EXPECTED = [b"a", b"b", b"c", b"d"]
 
@@ -61,3 +62,6 @@ def test_faults_are_spread_over_the_records_and_hit_everybody() -> None:
         Deed.KILL,
         Deed.PAUSE,
     }
+    kills = [each for each in faults if each.kind.startswith("kill -9 application")]
+    assert {each.point for each in kills} == {None, *Point}
+    assert {each.point for each in faults if each not in kills} == {None}
