@@ -21,8 +21,8 @@ from tidelog.base.errors import CorruptBatch
 from tidelog.base.ports import BytesLike
 from tidelog.records.batch import BatchHeader
 from tidelog.records.compiled import compiled
-from tidelog.records.record import Record, decode_payload, record_ends
-from tidelog.records.retained import empty_batch, retain
+from tidelog.records.record import Record, decode_payload
+from tidelog.records.retained import empty_batch, locate_records, retain
 
 FINGERPRINT_BYTES = 16
 ENTRY = struct.Struct("<16si")
@@ -109,16 +109,14 @@ def without_in_python(
     """
     gone = set(dropped)
     data = bytes(payload)
-    kept: list[bytes] = []
-    deltas_ms: list[int] = []
-    start = 0
-    records = _decoded(data, record_count)
-    for record, end in zip(records, record_ends(data, record_count), strict=True):
-        if record.offset not in gone:
-            kept.append(data[start:end])
-            deltas_ms.append(record.timestamp_ms)
-        start = end
-    return b"".join(kept), len(kept), max(deltas_ms, default=-1)
+    kept = [
+        record for record in locate_records(data, record_count) if record.offset_delta not in gone
+    ]
+    return (
+        b"".join(data[record.start : record.end] for record in kept),
+        len(kept),
+        max((record.timestamp_delta for record in kept), default=-1),
+    )
 
 
 def _decoded(payload: BytesLike, record_count: int) -> list[Record]:

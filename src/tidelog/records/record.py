@@ -83,18 +83,6 @@ def decode_payload(header: BatchHeader, payload: BytesLike) -> list[Record]:
     return records
 
 
-def record_ends(payload: BytesLike, record_count: int) -> list[int]:
-    """Where each record of an uncompressed payload ends, of which it is known that it decodes."""
-    data = bytes(payload)
-    ends: list[int] = []
-    position = 0
-    for _ in range(record_count):
-        length, position = read_varint(data, position, _VARINT_BITS_MAX)
-        position += length
-        ends.append(position)
-    return ends
-
-
 def _decode_record(header: BatchHeader, data: bytes, position: int) -> tuple[Record, int]:
     length, position = read_varint(data, position, _VARINT_BITS_MAX)
     end = position + length

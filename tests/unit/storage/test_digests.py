@@ -1,6 +1,5 @@
 """D5: ids come from the files beside segments only as far as the log bears them out (F1, F2)."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.unit.storage.log_folder import NOW_MS, LogFolder, append_batch, log_config
 from tidelog.base.ids import Offset
-from tidelog.records.batch import Codec, iter_headers
+from tidelog.records.batch import Codec
 from tidelog.records.control import ControlType, TransactionEnd, encode_transaction_end
-from tidelog.records.digest import BatchDigest, BatchKind, digest_of
+from tidelog.records.digest import BatchDigest, BatchKind
 from tidelog.records.ids import ENTRY, IdSource, fingerprint
 from tidelog.records.record import Record, encode_batch
 from tidelog.storage.digests import (
@@ -331,44 +330,3 @@ def test_id_in_a_transaction_is_found_once_that_is_committed(folder: LogFolder) 
         records = [Record(log.log_end_offset, NOW_MS, key, value, ())]
         append_batch(log, keyed(0, producer=producer, is_control=True, records=records))
     assert [offset for offset, _ in offsets_of(log, BY_KEY, fingerprint(b"a"))] == [1]
-
-
-# -- digests ---------------------------------------------------------------------------------------
-
-
-def digests_in(*batches: bytearray) -> Iterator[BatchDigest]:
-    data = b"".join(batches)
-    for position, header in iter_headers(data):
-        yield digest_of(header, data[position : position + header.size_bytes], BY_KEY)
-
-
-@pytest.mark.parametrize(
-    ("control_type", "kind"),
-    [(ControlType.COMMIT, BatchKind.COMMIT), (ControlType.ABORT, BatchKind.ABORT)],
-)
-def test_digest_says_how_a_transaction_ended(control_type: ControlType, kind: BatchKind) -> None:
-    key, value = encode_transaction_end(TransactionEnd(control_type, 0))
-    control = keyed(5, producer=7, is_control=True, records=[Record(5, NOW_MS, key, value, ())])
-    unknown = keyed(
-        6, producer=7, is_control=True, records=[Record(6, NOW_MS, b"\0\0\0\x09", b"", ())]
-    )
-    first, second, third = digests_in(keyed(4, "a", producer=7), control, unknown)
-    assert (first.kind, first.producer_id) == (BatchKind.TRANSACTIONAL, 7)
-    assert (second.kind, second.producer_id, second.entries) == (kind, 7, b"")
-    assert (third.kind, third.producer_id) == (BatchKind.OTHER, -1)
-
-
-def test_digest_of_an_idempotent_batch_names_no_producer() -> None:
-    plain = encode_batch(
-        [Record(0, NOW_MS, b"a", None, ())],
-        leader_epoch=3,
-        codec=Codec.LZ4,
-        producer_id=9,
-        producer_epoch=0,
-        base_sequence=0,
-        is_transactional=False,
-        is_control=False,
-    )
-    (digest,) = digests_in(plain)
-    assert (digest.kind, digest.producer_id, digest.leader_epoch) == (BatchKind.PLAIN, -1, 3)
-    assert digest.entries == ENTRY.pack(fingerprint(b"a"), 0)
