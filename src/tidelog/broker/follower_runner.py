@@ -363,24 +363,27 @@ class FollowerRunner:
         self, offset: Offset, cut: Callable[[], None], then: Callable[[], None]
     ) -> None:
         partition = self._partition
-        log, producers = partition.log, partition.producers
+        log = partition.log
+        # Ticks and whoever describes producers look at the old ones until it is done.
+        producers = partition.producers.emptied()
         replay = Replay(
             restore=lambda entries, end_offset: producers.restore(entries, end_offset=end_offset),
             observe=producers.on_replayed,
         )
 
         def work() -> None:
-            """On a thread; nobody else touches the log or its producers meanwhile."""
+            """On a thread; nobody else touches the log meanwhile."""
             cut()
             replay_producers(log, log.disk, replay, _say_repaired)
 
         lowered = min(offset, log.recovery_point)
         done = partition.log_directory.truncate(partition.topic_partition, lowered, work)
-        self._wait(done, then, even_if_stopped=self._on_cut)
+        self._wait(done, then, even_if_stopped=partial(self._on_cut, producers))
 
-    def _on_cut(self) -> None:
+    def _on_cut(self, producers: ProducerStates) -> None:
         """A log that was cut has to be known as such, whoever decides about it by now."""
         partition = self._partition
+        partition.producers = producers
         log = partition.log
         epochs = partition.epochs
         is_empty = log.log_start_offset == log.log_end_offset

@@ -253,7 +253,8 @@ class ServedPartition:
         # All that was appended since the last advance, though not all of it may be committed: a
         # fetch that is woken too early looks, and waits again.
         committed_bytes, self._uncommitted_bytes = self._uncommitted_bytes, 0
-        if self.producers.on_committed(self.high_watermark):
+        producers = self.producers
+        if producers.uncommitted_ends and producers.on_committed(self.high_watermark):
             # More may be stable than was appended just now. Whoever reads committed records has to
             # look, however little that was.
             committed_bytes = 0

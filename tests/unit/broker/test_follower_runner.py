@@ -256,6 +256,26 @@ async def test_a_diverging_log_is_cut_where_the_logs_part() -> None:
 
 
 @in_virtual_time
+async def test_producers_are_what_they_were_until_the_log_is_cut() -> None:
+    """A thread reads them again; whoever looks at them meanwhile, or lets them expire, is here."""
+    async with following() as world:
+        runner = world.runner("t")
+        sent = bytes(stamped(idempotent_batch(2, producer_id=5), offset=0, epoch=1))
+        sent += bytes(stamped(idempotent_batch(2, producer_id=6), offset=2, epoch=2))
+        take(world, answer(sent, high_watermark=2))
+        before = runner.producers
+        world.executor.hold(URGENT)
+        take(world, answer(diverging=(1, 2)))
+        await world.settle()
+        assert runner.producers is before
+        assert [one.producer_id for one in before.entries()] == [5, 6]
+        world.executor.release(URGENT)
+        await world.settle()
+        assert [one.producer_id for one in runner.producers.entries()] == [5]
+        assert [one.producer_id for one in before.entries()] == [5, 6]
+
+
+@in_virtual_time
 async def test_a_cut_takes_back_what_was_committed_only_where_it_must() -> None:
     """Somebody was elected who lacked it."""
     async with following() as world:

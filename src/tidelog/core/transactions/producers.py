@@ -52,7 +52,7 @@ Invariants:
         `next_sequence`
     I2  offsets are reported in increasing order
     I3  a transaction is open in `_open_transactions` exactly if its producer says so
-    I4  `_uncommitted_ends` are in the order of their markers
+    I4  `uncommitted_ends` are in the order of their markers
 
 Not here: checking that the header makes sense (`records/validation.py`), waiting until a repeated
 batch is committed (its first copy may still be on its way to the followers), and who may write
@@ -102,8 +102,8 @@ class ProducerStates:
         "_producer_id_expiration_ms",
         "_producers",
         "_producers_max",
-        "_uncommitted_ends",
         "guards",
+        "uncommitted_ends",
     )
 
     def __init__(self, *, producer_id_expiration_ms: int, producers_max: int) -> None:
@@ -115,8 +115,16 @@ class ProducerStates:
         # In order of first offset, because appending is what opens a transaction.
         self._open_transactions: dict[int, Offset] = {}
         self._last_offset = NO_OFFSET
-        self._uncommitted_ends: deque[tuple[Offset, Offset]] = deque()
+        self.uncommitted_ends: deque[tuple[Offset, Offset]] = deque()
+        """First offset and marker of transactions that have ended. M4"""
         self.guards = Guards(expiration_ms=producer_id_expiration_ms, guards_max=producers_max)
+
+    def emptied(self) -> "ProducerStates":
+        """Another one that knows nothing yet, for a log that is read again."""
+        return ProducerStates(
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
+            producers_max=self._producers_max,
+        )
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -137,11 +145,11 @@ class ProducerStates:
 
     def last_stable_offset(self, high_watermark: Offset) -> Offset:
         """The end of what a read_committed consumer may see. M4"""
-        if not self._open_transactions and not self._uncommitted_ends:
+        if not self._open_transactions and not self.uncommitted_ends:
             return high_watermark
         unstable = [
             first_offset
-            for first_offset, marker_offset in self._uncommitted_ends
+            for first_offset, marker_offset in self.uncommitted_ends
             if marker_offset >= high_watermark
         ]
         first_open = self.first_open_transaction_offset
@@ -151,7 +159,7 @@ class ProducerStates:
 
     def on_committed(self, high_watermark: Offset) -> bool:
         """All below `high_watermark` is committed. True if that is news of a marker."""
-        ends = self._uncommitted_ends
+        ends = self.uncommitted_ends
         is_news = False
         while ends and ends[0][1] < high_watermark:
             ends.popleft()
@@ -325,8 +333,8 @@ class ProducerStates:
             if not producer.batches:
                 del self._producers[producer_id]
         self._last_offset = Offset(end_offset - 1)
-        self._uncommitted_ends = deque(
-            ended for ended in self._uncommitted_ends if ended[1] < end_offset
+        self.uncommitted_ends = deque(
+            ended for ended in self.uncommitted_ends if ended[1] < end_offset
         )
         self._find_open_transactions()
         return False
@@ -355,7 +363,7 @@ class ProducerStates:
             self._make_room()
             self._producers[entry.producer_id] = restored(entry)
         self._last_offset = Offset(end_offset - 1)
-        self._uncommitted_ends.clear()
+        self.uncommitted_ends.clear()
         self._find_open_transactions()
 
     def _remember(self, header: BatchHeader, base_offset: Offset, timestamp_ms: int) -> None:
@@ -396,7 +404,7 @@ class ProducerStates:
         self._last_offset = Offset(offset + header.last_offset_delta)
         if first_offset is None:
             return None
-        self._uncommitted_ends.append((first_offset, offset))
+        self.uncommitted_ends.append((first_offset, offset))
         still_open = self.first_open_transaction_offset
         return EndedTransaction(
             producer_id,
