@@ -5,6 +5,7 @@ import pytest
 from tests.support.batches import NOW_MS, with_payload
 from tests.unit.broker import transactions
 from tests.unit.broker.followed import answer, stamped, take
+from tests.unit.broker.served import served_world
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.stepped_executor import URGENT
 from tests.unit.broker.test_roles import become, fetch, replicated_world
@@ -22,6 +23,7 @@ from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import Offset
 from tidelog.broker.append_terms import FromClient
 from tidelog.broker.deduplication import AT_ONCE_BYTES, drops_by_topic
+from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, Shortcuts
 from tidelog.records.batch import BatchHeader, Codec, iter_headers, read_header
 from tidelog.records.ids import Kept, rewritten
 from tidelog.records.record import Record, encode_batch
@@ -266,6 +268,26 @@ async def test_drops_are_counted_by_topic() -> None:
         await send(world, batch("a", "a", "a"))
         runners = [(one.topic_partition.topic, one.deduplicator) for one in world.partitions]
         assert drops_by_topic(runners) == {"t": 2}
+
+
+@pytest.mark.parametrize("shortcuts", [SHORTCUTS, NO_SHORTCUTS], ids=["compiled", "python"])
+@in_virtual_time
+async def test_compiled_shortcut_stands_aside(shortcuts: Shortcuts) -> None:
+    """Also if a topic is told to begin while requests take it."""
+    async with served_world(shortcuts=shortcuts) as served:
+        world = served.world
+        world.create("t")
+        await world.settle()
+        client = served.client()
+        for one in ("a", "b", "b"):
+            client.produce(batch(one))
+            await world.settle()
+        world.configure("t", BY_HEADER)
+        await world.settle()
+        for one in ("a", "b", "c", "c"):
+            client.produce(batch(one))
+            await world.settle()
+        assert [one for _, one in stored_ids(world)] == ["a", "b", "b", "c"]
 
 
 # -- idempotent producers --------------------------------------------------------------------------
