@@ -35,6 +35,7 @@ class Coordinators(Generic[S]):
         loop: asyncio.AbstractEventLoop,
         tasks: asyncio.TaskGroup,
         reply_timeout_ms: int,
+        load_bytes: int,
     ) -> None:
         self.topic = topic
         self._kind = kind
@@ -43,6 +44,7 @@ class Coordinators(Generic[S]):
         self._loop = loop
         self._tasks = tasks
         self._reply_timeout_ms = reply_timeout_ms
+        self._load_bytes = load_bytes
         self._runners: dict[int, ShardRunner[S]] = {}
 
     def __iter__(self) -> Iterator[ShardRunner[S]]:
@@ -94,6 +96,7 @@ class Coordinators(Generic[S]):
                 loop=self._loop,
                 tasks=self._tasks,
                 reply_timeout_ms=self._reply_timeout_ms,
+                load_bytes=self._load_bytes,
             )
 
     def end(self) -> None:

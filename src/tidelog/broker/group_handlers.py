@@ -44,6 +44,7 @@ def group_coordinator(
         loop=loop,
         tasks=tasks,
         reply_timeout_ms=config.offsets_commit_timeout_ms,
+        load_bytes=config.offsets_load_buffer_size,
     )
     partitions.attach_to(CONSUMER_OFFSETS, shards.attach)
     return GroupCoordinator(shards, topics, loop, chance)

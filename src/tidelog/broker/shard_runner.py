@@ -152,8 +152,11 @@ class ShardRunner(Generic[S]):
         loop: asyncio.AbstractEventLoop,
         tasks: asyncio.TaskGroup,
         reply_timeout_ms: int,
+        load_bytes: int,
     ) -> None:
-        """`reply_timeout_ms`: how long a reply may wait for what it follows to be committed."""
+        """`reply_timeout_ms`: how long a reply may wait for what it follows to be committed;
+        `load_bytes`: how much to read at a time while loading, up to LOAD_BYTES_MAX."""
+        self._load_bytes = min(load_bytes, LOAD_BYTES_MAX)
         self.partition = partition
         self._kind = kind
         self._clock = clock
@@ -483,7 +486,12 @@ class ShardRunner(Generic[S]):
                 return offset
             offset = max(offset, log.log_start_offset)
             loaded = await partition.log_directory.executor.urgent(
-                _read_entries, log, offset, end_offset=log.log_end_offset, decode=self._kind.decode
+                _read_entries,
+                log,
+                offset,
+                end_offset=log.log_end_offset,
+                max_bytes=self._load_bytes,
+                decode=self._kind.decode,
             )
             offset = loaded.end_offset
             for number, entry in enumerate(loaded.entries, start=1):
@@ -516,10 +524,11 @@ def _read_entries(
     offset: Offset,
     *,
     end_offset: Offset,
+    max_bytes: int,
     decode: Callable[[bytes, bytes | None], object | None],
 ) -> _Loaded:
     """On a thread: the next records of the log, decoded."""
-    read = log.read(offset, end_offset=end_offset, max_bytes=LOAD_BYTES_MAX, at_least_one=True)
+    read = log.read(offset, end_offset=end_offset, max_bytes=max_bytes, at_least_one=True)
     entries: list[tuple[object, Transactional | None] | _Ended] = []
     view = memoryview(read.data)
     next_offset = end_offset

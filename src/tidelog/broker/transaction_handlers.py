@@ -59,6 +59,7 @@ def transaction_coordinator(
         loop=loop,
         tasks=tasks,
         reply_timeout_ms=request_timeout_ms,
+        load_bytes=config.transaction_state_log_load_buffer_size,
     )
     partitions.attach_to(TRANSACTION_STATE, shards.attach)
     return TransactionCoordinator(shards, producer_ids, sender, loop=loop, tasks=tasks)

@@ -111,7 +111,7 @@ class NumbersKind:
 class Coordinated:
     """A partition of an internal topic, with its coordinator."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, load_bytes: int) -> None:
         self.world = world
         self.kind = NumbersKind()
         self.coordinators: Coordinators[Numbers] = Coordinators(
@@ -122,6 +122,7 @@ class Coordinated:
             loop=asyncio.get_running_loop(),
             tasks=world.tasks,
             reply_timeout_ms=TIMEOUT_MS,
+            load_bytes=load_bytes,
         )
         world.partitions.attach_to("t", self.coordinators.attach)
 
@@ -159,10 +160,12 @@ class Coordinated:
 
 
 @asynccontextmanager
-async def coordinated_world(*, alone: bool = True, **config: str) -> AsyncIterator[Coordinated]:
+async def coordinated_world(
+    *, alone: bool = True, load_bytes: int = 2**20, **config: str
+) -> AsyncIterator[Coordinated]:
     """This broker leads partition t-0, `alone` or with another that is in sync."""
     async with broker_world() as world:
-        coordinated = Coordinated(world)
+        coordinated = Coordinated(world, load_bytes)
         named = {name.replace("_", "."): value for name, value in config.items()}
         if alone:
             world.create("t", config=named)
@@ -347,6 +350,19 @@ async def test_the_next_leader_knows_what_the_log_says() -> None:
         elected_again(one, 1)
         await one.world.settle()
         assert one.machine.known == {"a": 2, "b": 3}
+
+
+@in_virtual_time
+async def test_a_log_is_loaded_in_as_many_pieces_as_it_takes() -> None:
+    async with coordinated_world(load_bytes=1) as one:
+        for number in range(20):
+            one.set(f"name-{number % 7}", number)
+        before = dict(one.machine.known)
+        elected_again(one, 1)
+        await one.world.settle()
+        while not one.runner.is_active:
+            await one.world.settle()
+        assert one.machine.known == before
 
 
 @in_virtual_time
