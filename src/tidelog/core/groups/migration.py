@@ -94,7 +94,11 @@ def _pairs(protocols: tuple[JoinProtocol, ...]) -> tuple[tuple[str, bytes], ...]
 
 
 def _assignments(group: ClassicGroup, context: GroupContext) -> dict[str, Partitions]:
-    """What everybody had last. If an assignor gave something to two of them, the first has it."""
+    """What everybody had last. If an assignor gave something to two of them, the first has it.
+
+    A rebalance that was interrupted has taken assignments back; a cooperative member still has
+    what it said that it owns, unless somebody else has it.
+    """
     taken: Partitions = frozenset()
     assignments: dict[str, Partitions] = {}
     for member in group.members:
@@ -103,10 +107,19 @@ def _assignments(group: ClassicGroup, context: GroupContext) -> dict[str, Partit
             raise _not_upgraded(group, "the embedded consumer protocol is malformed")
         if embedded.user_data:
             raise _not_upgraded(group, "an unsupported custom assignor is in use")
-        partitions = to_ids(embedded.partitions, context.topics) - taken
-        taken |= partitions
-        assignments[member.member_id] = partitions
+        assignments[member.member_id] = to_ids(embedded.partitions, context.topics) - taken
+        taken |= assignments[member.member_id]
+    for member in group.members:
+        if not member.assignment:
+            assignments[member.member_id] = _owned(group, member, context) - taken
+            taken |= assignments[member.member_id]
     return assignments
+
+
+def _owned(group: ClassicGroup, member: ClassicMember, context: GroupContext) -> Partitions:
+    assert group.protocol_name is not None
+    embedded = decode_subscription(member.metadata(group.protocol_name))
+    return frozenset() if embedded is None else to_ids(embedded.owned, context.topics)
 
 
 def _not_upgraded(group: ClassicGroup, reason: str) -> RequestRefused:

@@ -64,6 +64,8 @@ class ClassicConsumer:
     _syncing: Token | None = None
     must_join: bool = True
     joined: int = 0
+    is_lost: bool = False
+    """It was removed, and has not been told so yet: what it has is not its own."""
     seen: list[ErrorCode] = field(default_factory=list)
 
     def step(self) -> None:
@@ -148,6 +150,7 @@ class ClassicConsumer:
         assignment = decode_assignment(answer.assignment)
         assert assignment is not None
         assigned = to_ids(assignment.partitions, self.world.topics)
+        self.is_lost = False
         self.must_join = self.style == COOPERATIVE and bool(self.owned - assigned)
         self.owned = assigned
 

@@ -31,6 +31,7 @@ from tests.unit.core.groups.consumer.consumers import AT_ONCE, Consumer, Consume
 from tests.unit.core.groups.hosted import GROUP
 from tidelog.base.errors import ErrorCode
 from tidelog.config.consumer_groups import ConsumerGroupsConfig
+from tidelog.core.groups.classic_group import ClassicGroup
 from tidelog.core.groups.consumer.group import ConsumerGroup
 from tidelog.records.consumer_groups import LEAVING_STATIC_EPOCH
 
@@ -201,16 +202,31 @@ class GroupHistory(RuleBasedStateMachine):
 
     @invariant()
     def members_have_what_they_are_known_to_have(self) -> None:
+        """Not so a guest that was silent for too long: as with Kafka, it may join under the id it
+        had, and learns by its assignment what it has lost."""
+        self._note_lost_guests()
         group = self._group()
         if group is None:
             return
         owned = {one.member_id: one.owned for one in self.alive if one.epoch > 0}
-        owned |= {one.given_id: one.owned for one in self.alive_guests}
+        owned |= {one.given_id: one.owned for one in self.alive_guests if not one.is_lost}
         for member_id, partitions in owned.items():
             member = group.members.by_id.get(member_id)
             existing = partitions & self.world.all_partitions()
             if member is not None:
                 assert existing <= frozenset(member.all_partitions()), member_id
+
+    def _note_lost_guests(self) -> None:
+        group = self.world.shard._groups.get(GROUP)
+        match group:
+            case ConsumerGroup():
+                known = set(group.members.by_id)
+            case ClassicGroup():
+                known = {member.member_id for member in group.members}
+            case _:
+                known = set()
+        for guest in self.alive_guests:
+            guest.is_lost |= guest.given_id not in known
 
     @invariant()
     def epochs_only_grow(self) -> None:

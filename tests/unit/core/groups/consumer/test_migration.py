@@ -138,6 +138,20 @@ def test_who_waited_for_a_rebalance_is_told_of_another() -> None:
     assert sum(map(len, owned)) == 4
 
 
+def test_an_interrupted_rebalance_takes_nothing_from_a_cooperative_member() -> None:
+    """V1: its assignment was taken back, but it has not stopped reading."""
+    world = _world()
+    old = _guest(world, "old", COOPERATIVE)
+    _settle(old)
+    old.on_topics()
+    old.step()
+    _guest(world, "second", COOPERATIVE).step()
+    new = Consumer(world, "new", topics=_ORDERS)
+    new.beat()
+    assert old.owned == world.partitions("orders")
+    assert not new.owned
+
+
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
 def test_a_policy_may_forbid_upgrades(policy: str) -> None:
     """V3"""
