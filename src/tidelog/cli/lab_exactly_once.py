@@ -172,8 +172,8 @@ def _show(outcome: "ExactlyOnceOutcome", seed: int, folder: LabFolder) -> None:
     found = sum(verdict.found for verdict in outcome.verdicts)
     print_line(
         f"{len(outcome.injected)} faults in {duration_text(outcome.took_s)} (seed {seed}): "
-        f"{found:,} records committed; applications were replaced {outcome.given_up} times after "
-        "they had been fenced."
+        f"{found:,} records committed; applications gave up and were replaced "
+        f"{outcome.given_up} times."
     )
     if outcome.is_good:
         print_heading("Every record came through exactly once and in order.")

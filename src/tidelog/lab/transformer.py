@@ -7,7 +7,9 @@ is part of the same transaction. NAME is its transactional id: whoever starts it
 successor, and what it had not committed is aborted.
 
 What it does about an error is what librdkafka says of it: try again, abort and read again from what
-was committed, or give up. It ends with GAVE_UP then, and whoever started it starts another one.
+was committed, or give up. It ends with GAVE_UP then, and whoever started it starts another one. It
+also gives up when a call does not come back: librdkafka 2.16 waits for ever for a group coordinator
+that was left out of the list of brokers while it was away.
 
 It ends when its standard input does, so that it does not outlive whoever started it. A signal of
 SIGNALS makes it kill itself when it next gets to that point, where a kill at random seldom hits.
@@ -17,6 +19,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -38,6 +41,8 @@ PREFIX: Final = b"seen "
 _BATCH_RECORDS: Final = 25
 _BATCH_WAIT_S: Final = 0.2
 _CALL_TIMEOUT_S: Final = 30.0
+# Longer than a call may take and than anybody is paused for.
+_HANGS_AFTER_S: Final = 45.0
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
 # The shortest that brokers allow unless they are told otherwise.
 _SESSION_TIMEOUT_MS: Final = 6_000
@@ -61,6 +66,7 @@ class Transformer:
     ) -> None:
         self._output = output
         self._last_point: Point | None = None
+        self.stepped_at = time.monotonic()
         session = {
             "session.timeout.ms": _SESSION_TIMEOUT_MS,
             "heartbeat.interval.ms": _HEARTBEAT_MS,
@@ -96,6 +102,7 @@ class Transformer:
 
     def step(self) -> None:
         """One transaction, or nothing if there is nothing to read."""
+        self.stepped_at = time.monotonic()
         found = self.consumer.consume(_BATCH_RECORDS, _BATCH_WAIT_S)
         for message in found:
             if (error := message.error()) is not None:
@@ -191,6 +198,13 @@ def _say(what: str) -> None:
     sys.stderr.flush()
 
 
+def _give_up_when_it_hangs(transformer: Transformer) -> None:
+    while (left_s := transformer.stepped_at + _HANGS_AFTER_S - time.monotonic()) > 0:
+        time.sleep(left_s)
+    _say("gave up: a call did not come back")
+    os._exit(GAVE_UP)
+
+
 def _end_with_standard_input() -> None:
     while os.read(0, 1024):
         pass
@@ -208,6 +222,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     for point, number in SIGNALS.items():
         signal.signal(number, partial(_doom, transformer, point))
+    threading.Thread(target=_give_up_when_it_hangs, args=(transformer,), daemon=True).start()
     try:
         transformer.start(topic)
         while not ending.is_set():
