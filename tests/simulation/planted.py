@@ -269,7 +269,7 @@ def a_follower_claims_what_it_has_not_written() -> Iterator[None]:
 def followers_forget_producers() -> Iterator[None]:
     """A new leader does not know what idempotent producers have sent (D2)."""
 
-    def forget(self: ProducerStates, header: Any) -> None:
+    def forget(self: ProducerStates, *_: Any, **__: Any) -> None:
         return None
 
     append = FollowerRunner._append
