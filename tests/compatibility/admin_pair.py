@@ -45,6 +45,7 @@ NOT_COMPARED = {
 }
 # Kafka keeps it among the cluster's dynamic settings since it knows eligible leader replicas.
 DYNAMIC_IN_KAFKA = "min.insync.replicas"
+OURS = "tidelog."
 # Set in other units at the broker, for which DescribeConfigs of Kafka names no source.
 WITHOUT_SOURCE_IN_KAFKA = {"flush.ms", "retention.ms", "segment.jitter.ms", "segment.ms"}
 
@@ -128,7 +129,7 @@ def _plain(value: object) -> object:
                 if name not in NOT_COMPARED
             }
         case tuple():
-            parts = [_plain(part) for part in value if not _is_dynamic_in_kafka(part)]
+            parts = [_plain(part) for part in value if not _is_of_one_alone(part)]
             return (
                 parts if all(isinstance(part, int) for part in parts) else sorted(parts, key=repr)
             )
@@ -138,8 +139,12 @@ def _plain(value: object) -> object:
             return value
 
 
-def _is_dynamic_in_kafka(value: object) -> bool:
-    return isinstance(value, dict) and value.get("name") == DYNAMIC_IN_KAFKA
+def _is_of_one_alone(value: object) -> bool:
+    """Settings that one of the two lists, and not the other."""
+    if not isinstance(value, dict):
+        return False
+    name = value.get("name")
+    return name == DYNAMIC_IN_KAFKA or (isinstance(name, str) and name.startswith(OURS))
 
 
 def _without_source(value: dict[str, object]) -> dict[str, object]:

@@ -11,8 +11,9 @@ from tidelog.broker.served_partition import ServedPartition
 from tidelog.core.groups.offsets import Offsets
 from tidelog.core.transactions import coordinator
 from tidelog.core.transactions.coordinator import TransactionShard
-from tidelog.core.transactions.ending import Verdict
+from tidelog.core.transactions.ending import judge
 from tidelog.core.transactions.producers import ProducerStates
+from tidelog.records.transactions import TransactionState
 
 
 @contextmanager
@@ -67,9 +68,15 @@ def wait_for_ever_for_producers() -> Iterator[None]:
 
 
 @contextmanager
-def end_whatever_is_asked() -> Iterator[None]:
-    """Whoever has the id may end its transaction, in any epoch."""
-    with patch.object(coordinator, "judge", lambda *_, **__: Verdict.END):
+def end_for_whoever_asks() -> Iterator[None]:
+    """A producer that was fenced ends the transaction of the one that took its place."""
+
+    def lenient(known: Any, *, producer_id: Any, producer_epoch: Any, **how: Any) -> Any:
+        if known.state is TransactionState.ONGOING:
+            producer_id, producer_epoch = known.producer_id, known.producer_epoch
+        return judge(known, producer_id=producer_id, producer_epoch=producer_epoch, **how)
+
+    with patch.object(coordinator, "judge", lenient):
         yield
 
 
@@ -104,7 +111,7 @@ PLANTED_IN_TRANSACTIONS: dict[str, Callable[[], Any]] = {
         followers_overlook_aborts,
         leave_prepared_ones_alone,
         wait_for_ever_for_producers,
-        end_whatever_is_asked,
+        end_for_whoever_asks,
         count_offsets_before_they_are_decided,
         let_go_of_undecided_offsets,
     )
