@@ -9,11 +9,8 @@ from tidelog.base.ids import Offset
 from tidelog.broker.follower_runner import FollowerRunner
 from tidelog.broker.served_partition import ServedPartition
 from tidelog.core.groups.offsets import Offsets
-from tidelog.core.transactions import coordinator
 from tidelog.core.transactions.coordinator import TransactionShard
-from tidelog.core.transactions.ending import judge
 from tidelog.core.transactions.producers import ProducerStates
-from tidelog.records.transactions import TransactionState
 
 
 @contextmanager
@@ -68,19 +65,6 @@ def wait_for_ever_for_producers() -> Iterator[None]:
 
 
 @contextmanager
-def end_for_whoever_asks() -> Iterator[None]:
-    """A producer that was fenced ends the transaction of the one that took its place."""
-
-    def lenient(known: Any, *, producer_id: Any, producer_epoch: Any, **how: Any) -> Any:
-        if known.state is TransactionState.ONGOING:
-            producer_id, producer_epoch = known.producer_id, known.producer_epoch
-        return judge(known, producer_id=producer_id, producer_epoch=producer_epoch, **how)
-
-    with patch.object(coordinator, "judge", lenient):
-        yield
-
-
-@contextmanager
 def count_offsets_before_they_are_decided() -> Iterator[None]:
     """Offsets of a transaction are those of the group at once."""
 
@@ -111,7 +95,6 @@ PLANTED_IN_TRANSACTIONS: dict[str, Callable[[], Any]] = {
         followers_overlook_aborts,
         leave_prepared_ones_alone,
         wait_for_ever_for_producers,
-        end_for_whoever_asks,
         count_offsets_before_they_are_decided,
         let_go_of_undecided_offsets,
     )

@@ -1,0 +1,27 @@
+"""Groups and transactions hold what they promise, whatever happens to the brokers (P3, D3).
+
+A minute of faults for each seed, with members that come and go, transactional producers that are
+killed and fenced, or both; `sim/checkers/groups.py` and `sim/checkers/transactions.py` have the
+promises, P12 to P20.
+"""
+
+import pytest
+
+from tests.simulation.runs import run_with, told
+from tidelog.sim.guests import Guest
+
+SEEDS = range(1, 13)
+SEEDS_OF_ALL = range(101, 107)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("guest", [Guest.GROUPS, Guest.TRANSACTIONS])
+def test_every_promise_holds(guest: Guest, seed: int) -> None:
+    result = run_with(seed, guest)
+    assert result.failure is None, told(result, guest)
+
+
+@pytest.mark.parametrize("seed", SEEDS_OF_ALL)
+def test_every_promise_holds_with_all_of_them(seed: int) -> None:
+    result = run_with(seed, Guest.GROUPS, Guest.TRANSACTIONS)
+    assert result.failure is None, told(result, Guest.GROUPS, Guest.TRANSACTIONS)

@@ -1,0 +1,54 @@
+"""The checkers of groups and transactions can fail: bugs planted there are found.
+
+As in `test_planted.py`, by a promise that it breaks; but a run takes longer, so there are fewer
+seeds.
+"""
+
+import pytest
+
+from tests.simulation.planted_groups import PLANTED_IN_GROUPS
+from tests.simulation.planted_transactions import PLANTED_IN_TRANSACTIONS
+from tests.simulation.runs import run_with
+from tidelog.sim.guests import Guest
+
+SEEDS_MAX = 15
+
+OFFSETS_GO_ON = "a committed offset never goes back"
+OLD_GENERATION = "nobody commits in an old generation"
+GIVEN = "members are given what one leader decided"
+ONE_SHARE = "a member is given one share in a generation"
+REST = "everybody comes to rest"
+ABORTED = "what is aborted is not read"
+WHOLE = "a transaction is read whole or not at all"
+WITH_RECORDS = "offsets of a transaction go with its records"
+NEVER_BACK = "an offset of a transaction never goes back"
+
+FOUND_BY: dict[str, set[str]] = {
+    "take_commits_of_whoever_was_a_member": {OLD_GENERATION, OFFSETS_GO_ON},
+    "keep_members_that_are_silent": {REST},
+    "give_shares_to_the_wrong_members": {GIVEN, ONE_SHARE},
+    "read_what_is_not_decided": {ABORTED, WHOLE},
+    "tell_readers_nothing_of_aborts": {ABORTED, WHOLE},
+    "count_offsets_before_they_are_decided": {WITH_RECORDS, NEVER_BACK},
+    "let_go_of_undecided_offsets": {WITH_RECORDS, NEVER_BACK},
+}
+PLANTED = {
+    **{name: (bug, Guest.GROUPS) for name, bug in PLANTED_IN_GROUPS.items()},
+    **{name: (bug, Guest.TRANSACTIONS) for name, bug in PLANTED_IN_TRANSACTIONS.items()},
+}
+
+
+@pytest.mark.parametrize("name", FOUND_BY)
+def test_a_planted_bug_is_found(name: str) -> None:
+    plant, guest = PLANTED[name]
+    others: dict[str, int] = {}
+    for seed in range(1, SEEDS_MAX + 1):
+        with plant():
+            failure = run_with(seed, guest).failure
+        if failure is None:
+            continue
+        promise = failure.partition(":")[0]
+        if promise in FOUND_BY[name]:
+            return
+        others[promise] = others.get(promise, 0) + 1
+    pytest.fail(f"{name} was not found in {SEEDS_MAX} seeds; what else went wrong: {others}")
