@@ -58,13 +58,6 @@ def leave_prepared_ones_alone() -> Iterator[None]:
 
 
 @contextmanager
-def wait_for_ever_for_producers() -> Iterator[None]:
-    """T6: a transaction whose producer has died stays open."""
-    with patch.object(TransactionShard, "_abort_overdue", lambda *_: []):
-        yield
-
-
-@contextmanager
 def count_offsets_before_they_are_decided() -> Iterator[None]:
     """Offsets of a transaction are those of the group at once."""
 
@@ -94,7 +87,6 @@ PLANTED_IN_TRANSACTIONS: dict[str, Callable[[], Any]] = {
         tell_readers_nothing_of_aborts,
         followers_overlook_aborts,
         leave_prepared_ones_alone,
-        wait_for_ever_for_producers,
         count_offsets_before_they_are_decided,
         let_go_of_undecided_offsets,
     )

@@ -24,11 +24,16 @@ WITH_RECORDS = "offsets of a transaction go with its records"
 NEVER_BACK = "an offset of a transaction never goes back"
 
 FOUND_BY: dict[str, set[str]] = {
+    "answer_before_it_is_committed": {OFFSETS_GO_ON},
+    "begin_before_all_is_loaded": {OFFSETS_GO_ON, OLD_GENERATION, GIVEN},
+    "go_on_after_the_lead_is_lost": {REST, OFFSETS_GO_ON},
     "take_commits_of_whoever_was_a_member": {OLD_GENERATION, OFFSETS_GO_ON},
     "keep_members_that_are_silent": {REST},
     "give_shares_to_the_wrong_members": {GIVEN, ONE_SHARE},
     "read_what_is_not_decided": {ABORTED, WHOLE},
     "tell_readers_nothing_of_aborts": {ABORTED, WHOLE},
+    "followers_overlook_aborts": {ABORTED, WHOLE},
+    "leave_prepared_ones_alone": {REST},
     "count_offsets_before_they_are_decided": {WITH_RECORDS, NEVER_BACK},
     "let_go_of_undecided_offsets": {WITH_RECORDS, NEVER_BACK},
 }
