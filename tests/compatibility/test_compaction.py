@@ -232,9 +232,10 @@ def test_same_batches_are_left(rounds: list[tuple[Left, Left]], number: int) -> 
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_same_segments_are_left(rounds: list[tuple[Left, Left]], number: int) -> None:
+def test_the_same_segment_is_written_to(rounds: list[tuple[Left, Left]], number: int) -> None:
+    """Which of the others are merged depends on how many there were when the cleaner came by."""
     theirs, ours = rounds[number]
-    assert ours.segments == theirs.segments
+    assert ours.segments[-1] == theirs.segments[-1]
 
 
 @pytest.fixture(scope="module")
