@@ -1,8 +1,8 @@
 """Run all benchmarks, one after the other, and write the answers to RESULTS.md: `make bench`.
 
 Each script is a process of its own. Its progress goes to stderr as it runs; its table is printed
-when it ends. RESULTS.md is rewritten only by a full run of all scripts: a quick one shows that
-they work, and numbers of different days do not belong in one file.
+when it ends. Each answer takes the place of the script's last one in RESULTS.md (`report.py`); a
+quick run shows that scripts work, and changes nothing.
 
 Exit codes: 0 every target was met or could not be measured, 1 one was missed or a script failed.
 """
@@ -14,8 +14,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.report import updated
 from benchmarks.results import MET, MISSED, UNDECIDED, Answer
-from benchmarks.tables import markdown, print_answer
+from benchmarks.tables import print_answer
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
@@ -30,20 +31,13 @@ SCRIPTS = (
     "failover",
     "flat_cost",
     "many_partitions",
+    "groups",
+    "transactions",
     "deduplication",
     "request_path",
     "fetch_path",
     "replicated_path",
 )
-INTRODUCTION = """# Results
-
-Written by `make bench`; do not edit. How it is measured: `benchmarks/harness.py`. In short: all
-systems run side by side on one machine and are measured in turns, in an order that changes every
-round, after rounds of warming up; figures are the median of the rounds that count, with the
-smallest and the largest in parentheses. `kafka` is Apache Kafka with the flags and the heap of its
-own start script and no log output; `floor` is what nothing can beat and is explained in each
-script.
-"""
 
 
 def main() -> int:
@@ -53,8 +47,8 @@ def main() -> int:
         options += ["--rounds", str(arguments.rounds)]
     answers = [_run(script, options) for script in arguments.scripts]
     finished = [answer for answer in answers if answer is not None]
-    if not arguments.quick and len(finished) == len(SCRIPTS):
-        RESULTS.write_text(_report(finished), "utf-8")
+    if finished and not arguments.quick:
+        RESULTS.write_text(updated(RESULTS.read_text("utf-8"), finished, SCRIPTS), "utf-8")
         sys.stdout.write(f"The answers are in {RESULTS.relative_to(ROOT)}.\n")
     _print_summary(finished)
     return 1 if len(finished) < len(answers) or _verdicts(finished).get(MISSED) else 0
@@ -81,28 +75,6 @@ def _run(script: str, options: Sequence[str]) -> Answer | None:
     answer = Answer.from_json(json.loads(done.stdout))
     print_answer(answer)
     return answer
-
-
-def _report(answers: Sequence[Answer]) -> str:
-    environment = [f"- {name}: {value}" for name, value in answers[0].environment.items()]
-    parts = [INTRODUCTION, "\n".join(["## Environment", "", *environment, ""])]
-    return "\n".join([*parts, _summary_table(answers), *(markdown(answer) for answer in answers)])
-
-
-def _summary_table(answers: Sequence[Answer]) -> str:
-    lines = [
-        "## Targets",
-        "",
-        "| target | metric | figure | verdict |",
-        "| --- | --- | --- | --- |",
-    ]
-    for answer in answers:
-        for metric in answer.metrics:
-            for target in metric.targets:
-                figure = metric.figure(target)
-                shown = "-" if figure is None else f"{figure:.3g}"
-                lines.append(f"| {target} | {metric.name} | {shown} | {metric.verdict(target)} |")
-    return "\n".join([*lines, ""])
 
 
 def _print_summary(answers: Sequence[Answer]) -> None:

@@ -9,12 +9,15 @@ brokers at least. Both systems are given the same client (librdkafka) with the s
                     subscribes (or closes) until everybody who is left has its new share. Members
                     hear of a change by heartbeats, every 0.3 s here, which is most of it
     first join      of a new group of one, with group.initial.rebalance.delay.ms 0 on both sides
+
+Joining and leaving are measured with the classic protocol (range, eager) and with the consumer
+protocol of KIP-848, whose heartbeats the brokers set: 0.3 s as well.
 """
 
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 from confluent_kafka import Consumer, TopicPartition
@@ -33,33 +36,37 @@ PARALLEL_COMMITS = 50
 MEMBER_COUNT = 5
 AS_FAST = Target(requirement="P3", of=TIDELOG, against=KAFKA, at_most=1.0)
 AS_MANY = Target(requirement="P3", of=TIDELOG, against=KAFKA, at_least=1.0)
-SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
-MEMBER = {
-    "enable.auto.commit": False,
-    "auto.offset.reset": "earliest",
-    "partition.assignment.strategy": "range",
-    "heartbeat.interval.ms": 300,
-    "session.timeout.ms": 6_000,
-    "log_level": 0,
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "6000",
+}
+CONSUMER = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "log_level": 0}
+PROTOCOLS: dict[str, dict[str, str | int]] = {
+    "classic": {
+        "partition.assignment.strategy": "range",
+        "heartbeat.interval.ms": 300,
+        "session.timeout.ms": 6_000,
+    },
+    "consumer": {"group.protocol": "consumer"},
 }
 
 
 class Member:
     """A consumer of a group that is polled by `settle`."""
 
-    def __init__(self, bootstrap: str, group: str) -> None:
-        self.share: list[int] | None = None
-        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **MEMBER})
-        self._consumer.subscribe([TOPIC], on_assign=self._assigned, on_revoke=self._revoked)
+    def __init__(self, bootstrap: str, group: str, protocol: str) -> None:
+        settings = {"bootstrap.servers": bootstrap, "group.id": group}
+        self._consumer = Consumer({**settings, **CONSUMER, **PROTOCOLS[protocol]})
+        self._consumer.subscribe([TOPIC])
 
-    def _assigned(self, _consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        self.share = [one.partition for one in partitions]
-
-    def _revoked(self, _consumer: Consumer, _partitions: Sequence[TopicPartition]) -> None:
-        self.share = None
-
-    def poll(self) -> None:
+    def poll(self) -> list[int]:
+        """Do what there is to do, and tell which partitions are this member's now."""
         self._consumer.poll(0.001)
+        return [one.partition for one in self._consumer.assignment()]
 
     def close(self) -> None:
         self._consumer.close()
@@ -68,15 +75,11 @@ class Member:
 def settle(members: Sequence[Member]) -> None:
     """Poll until all have a share, and all shares are all partitions in fair parts."""
     deadline = time.monotonic() + CLIENT_TIMEOUT_S
+    fewest = PARTITION_COUNT // len(members)
     while True:
-        for member in members:
-            member.poll()
-        shares = [member.share for member in members]
-        owned = [one for share in shares if share is not None for one in share]
-        fewest = PARTITION_COUNT // len(members)
-        if sorted(owned) == list(range(PARTITION_COUNT)) and all(
-            share is not None and len(share) >= fewest for share in shares
-        ):
+        shares = [member.poll() for member in members]
+        owned = sorted(one for share in shares for one in share)
+        if owned == list(range(PARTITION_COUNT)) and min(map(len, shares)) >= fewest:
             return
         if time.monotonic() > deadline:
             raise TimeoutError(f"members have {shares}")
@@ -105,19 +108,30 @@ def measure(bench: Bench) -> None:
         turn.record(
             rate, _commits_at_once(clusters[turn.name], turn.label, bench.count(PARALLEL_COMMITS))
         )
-    joined = bench.metric(Metric(f"member {MEMBER_COUNT} joins", "s", (AS_FAST,)))
-    left = bench.metric(Metric(f"member {MEMBER_COUNT} leaves", "s", (AS_FAST,)))
-    first = bench.metric(Metric("a new group of one has its share", "s", (AS_FAST,)))
-    for turn in bench.turns("rebalances", names):
-        first_s, joined_s, left_s = _rebalances(clusters[turn.name], f"group-{turn.label}")
-        turn.record(first, first_s)
-        turn.record(joined, joined_s)
-        turn.record(left, left_s)
+    for protocol in PROTOCOLS:
+        _measure_rebalances(bench, clusters, protocol)
+
+
+def _measure_rebalances(bench: Bench, clusters: Mapping[str, str], protocol: str) -> None:
+    metrics = [
+        bench.metric(Metric(f"{protocol}: {what}", "s", (AS_FAST,)))
+        for what in (
+            "a new group of one has its share",
+            f"member {MEMBER_COUNT} joins",
+            f"member {MEMBER_COUNT} leaves",
+        )
+    ]
+    for turn in bench.turns(f"rebalances, {protocol}", list(clusters)):
+        took = _rebalances(clusters[turn.name], f"{protocol}-{turn.label}", protocol)
+        for metric, took_s in zip(metrics, took, strict=True):
+            turn.record(metric, took_s)
 
 
 def _commits(bootstrap: str, label: str, count: int) -> list[float]:
     """How long each took. The consumer is a member of nothing: it only keeps offsets."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"commits-{label}", **MEMBER})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": f"commits-{label}", **CONSUMER}
+    )
     try:
         _commit(consumer, 0)  # Finds the coordinator.
         took = []
@@ -135,7 +149,7 @@ def _commits_at_once(bootstrap: str, label: str, count: int) -> float:
         consumers = []
         for number in range(PARALLEL_GROUPS):
             consumer = Consumer(
-                {"bootstrap.servers": bootstrap, "group.id": f"many-{label}-{number}", **MEMBER}
+                {"bootstrap.servers": bootstrap, "group.id": f"many-{label}-{number}", **CONSUMER}
             )
             stack.callback(consumer.close)
             _commit(consumer, 0)
@@ -168,26 +182,28 @@ def _commit(consumer: Consumer, offset: int) -> None:
     consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
 
 
-def _rebalances(bootstrap: str, group: str) -> tuple[float, float, float]:
+def _rebalances(bootstrap: str, group: str, protocol: str) -> tuple[float, float, float]:
     """A first member, a fifth that joins four, and one of the five that leaves."""
     with ExitStack() as stack:
-        members = [Member(bootstrap, group)]
+
+        def new_member() -> Member:
+            return Member(bootstrap, group, protocol)
+
+        members = [new_member()]
         stack.callback(members[0].close)
         started_s = time.perf_counter()
         settle(members)
         first_s = time.perf_counter() - started_s
         while len(members) < MEMBER_COUNT - 1:
-            members.append(Member(bootstrap, group))
+            members.append(new_member())
             stack.callback(members[-1].close)
         settle(members)
-        last = Member(bootstrap, group)
+        last = new_member()
         started_s = time.perf_counter()
         settle([*members, last])
         joined_s = time.perf_counter() - started_s
         started_s = time.perf_counter()
         last.close()
-        for member in members:
-            member.share = None
         settle(members)
         return first_s, joined_s, time.perf_counter() - started_s
 

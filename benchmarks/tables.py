@@ -33,7 +33,7 @@ def markdown(answer: Answer) -> str:
     lines = [
         f"## {answer.question}",
         "",
-        f"`{answer.command}`, {answer.date}",
+        f"`{answer.command}`, {answer.date}, {_where(answer)}",
         "",
         _markdown_row(header),
         _markdown_row(["---"] * len(header)),
@@ -42,6 +42,13 @@ def markdown(answer: Answer) -> str:
         *(f"- {remark}" for remark in answer.remarks),
     ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _where(answer: Answer) -> str:
+    """What differs from run to run on one machine."""
+    commit = answer.environment.get("tidelog", "unknown")
+    load = answer.environment.get("load average before", "unknown")
+    return f"tidelog {commit}, load average before {load}"
 
 
 def series_of(answer: Answer) -> list[str]:
