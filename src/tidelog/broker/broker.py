@@ -510,6 +510,7 @@ class Broker:
         return group_coordinator(
             self.config.groups,
             self.config.consumer_groups,
+            broker_id=self.config.broker_id,
             partitions=self.partitions,
             clock=self._ports.clock,
             chance=self._ports.chance,

@@ -4,6 +4,12 @@
 
 `Replicas` tells when a partition of the topic is led here, in which epoch, and when not any more
 (`on_role`); whatever else a shard needs to know of the cluster comes from the image.
+
+A client may hear of a new coordinator before that has opened the partition and read its log, above
+all when its own FindCoordinator has had the topic made. NOT_COORDINATOR would send it to look
+again, and cost it half a second; so a broker that the image says leads the partition, or whose
+shard is loading, keeps the request for up to TAKING_OFFICE_MAX_S, and decides it as if it had come
+later.
 """
 
 import asyncio
@@ -12,14 +18,16 @@ from functools import partial
 from typing import Generic
 
 from tidelog.base.errors import ErrorCode, RequestRefused
-from tidelog.base.ids import Offset
+from tidelog.base.ids import BrokerId, Offset, TopicPartition
 from tidelog.base.ports import Clock
 from tidelog.broker.append_terms import Marker
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.shard_runner import S, ShardKind, ShardRunner
-from tidelog.core.coordinators import Effects, Transactional, partition_of
+from tidelog.core.coordinators import Effects, Token, Transactional, partition_of
 from tidelog.records.control import ControlType
+
+TAKING_OFFICE_MAX_S = 2.0
 
 
 class Coordinators(Generic[S]):
@@ -30,6 +38,7 @@ class Coordinators(Generic[S]):
         topic: str,
         kind: ShardKind[S],
         *,
+        broker_id: BrokerId,
         partitions: Partitions,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
@@ -39,6 +48,7 @@ class Coordinators(Generic[S]):
     ) -> None:
         self.topic = topic
         self._kind = kind
+        self._broker_id = broker_id
         self._partitions = partitions
         self._clock = clock
         self._loop = loop
@@ -46,6 +56,7 @@ class Coordinators(Generic[S]):
         self._reply_timeout_ms = reply_timeout_ms
         self._load_bytes = load_bytes
         self._runners: dict[int, ShardRunner[S]] = {}
+        self._coming: dict[int, asyncio.Future[None]] = {}
 
     def __iter__(self) -> Iterator[ShardRunner[S]]:
         return iter(tuple(self._runners.values()))
@@ -67,8 +78,41 @@ class Coordinators(Generic[S]):
             raise RequestRefused(ErrorCode.NOT_COORDINATOR)
         return partition_of(key, len(topic.partitions))
 
-    def of_partition(self, partition: int) -> ShardRunner[S] | None:
-        return self._runners.get(partition)
+    def ask(
+        self, key: str, decide: Callable[[S, Token, int], Effects], *, may_write: bool
+    ) -> "asyncio.Future[object]":
+        """What the shard of `key` replies, as soon as it serves. Raises RequestRefused."""
+        coming = self.coming(key)
+        if coming is None:
+            return self.of(key).ask(decide, may_write=may_write)
+        return after(coming, lambda: self.of(key).ask(decide, may_write=may_write))
+
+    def coming(self, key: str) -> "asyncio.Future[None] | None":
+        """What to wait for before asking about `key`; None if that can be answered, or refused.
+
+        Done when the shard serves, when it will not, or when TAKING_OFFICE_MAX_S have passed.
+        """
+        number = self.partition_of(key)
+        runner = self._runners.get(number)
+        if not (self._should_lead(number) if runner is None else runner.is_loading):
+            return None
+        coming = self._coming.get(number)
+        if coming is None:
+            coming = self._coming[number] = self._loop.create_future()
+            self._loop.call_later(TAKING_OFFICE_MAX_S, self._on_come, number, coming)
+        return coming
+
+    def _should_lead(self, number: int) -> bool:
+        state = self._partitions.image.topics[self.topic].partitions[number]
+        partition = TopicPartition(self.topic, number)
+        return state.leader == self._broker_id and not self._partitions.is_marked_offline(partition)
+
+    def _on_come(self, number: int, coming: "asyncio.Future[None] | None") -> None:
+        """Whoever waits for the shard of `number` is to ask now: all, or those with `coming`."""
+        waited_for = self._coming.get(number)
+        if waited_for is not None and coming in (None, waited_for):
+            del self._coming[number]
+            waited_for.set_result(None)
 
     def tell_all(self, decide: Callable[[S, int], Effects]) -> None:
         """Have every shard know of something, if it is loaded. Those that are not will look."""
@@ -88,7 +132,9 @@ class Coordinators(Generic[S]):
         known = self._runners.pop(number, None)
         if known is not None:
             known.end()
-        if partition.leader is not None and not partition.is_offline:
+        if partition.leader is None or partition.is_offline:
+            self._on_come(number, None)
+        else:
             self._runners[number] = ShardRunner(
                 self._kind,
                 partition,
@@ -97,12 +143,15 @@ class Coordinators(Generic[S]):
                 tasks=self._tasks,
                 reply_timeout_ms=self._reply_timeout_ms,
                 load_bytes=self._load_bytes,
+                on_active=partial(self._on_come, number, None),
             )
 
     def end(self) -> None:
         """This broker stops: whoever waits is to look for another."""
         for runner in self:
             runner.end()
+        for number in tuple(self._coming):
+            self._on_come(number, None)
 
     def _on_marker(self, partition: PartitionRunner, marker: Marker, end_offset: Offset) -> None:
         runner = self._runners.get(partition.partition)
@@ -112,3 +161,37 @@ class Coordinators(Generic[S]):
                 is_committed=marker.end.control_type is ControlType.COMMIT,
                 end_offset=end_offset,
             )
+
+
+def after(
+    coming: "asyncio.Future[None]", ask: Callable[[], "asyncio.Future[object]"]
+) -> "asyncio.Future[object]":
+    """What `ask` leads to once `coming` is done. Whoever stops waiting cancels the future."""
+    answer: asyncio.Future[object] = coming.get_loop().create_future()
+
+    def on_come(_coming: "asyncio.Future[None]") -> None:
+        if answer.done():
+            return
+        try:
+            asked = ask()
+        except RequestRefused as refused:
+            answer.set_exception(refused)
+            answer.exception()
+            return
+        answer.add_done_callback(lambda _: asked.cancel())
+        asked.add_done_callback(partial(settle, answer))
+
+    coming.add_done_callback(on_come)
+    return answer
+
+
+def settle(answer: "asyncio.Future[object]", asked: "asyncio.Future[object]") -> None:
+    """Let `answer` be what `asked` is, unless nobody waits for it any more."""
+    if answer.done() or asked.cancelled():
+        return
+    error = asked.exception()
+    if error is None:
+        answer.set_result(asked.result())
+    else:
+        answer.set_exception(error)
+        answer.exception()  # Whoever asked may not be there any more to take it.

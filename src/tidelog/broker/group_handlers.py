@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+from tidelog.base.ids import BrokerId
 from tidelog.base.ports import Clock
 from tidelog.broker.coordinators import Coordinators
 from tidelog.broker.dispatch import DirectHandler
@@ -28,6 +29,7 @@ def group_coordinator(
     config: GroupsConfig,
     consumer_config: ConsumerGroupsConfig,
     *,
+    broker_id: BrokerId,
     partitions: Partitions,
     clock: Clock,
     chance: Random,
@@ -39,6 +41,7 @@ def group_coordinator(
     shards = Coordinators(
         CONSUMER_OFFSETS,
         GroupShards(config, consumer_config, topics),
+        broker_id=broker_id,
         partitions=partitions,
         clock=clock,
         loop=loop,

@@ -107,7 +107,7 @@ class GroupCoordinator:
         try:
             require_text(group_id, ErrorCode.INVALID_GROUP_ID)
             informed = partial(self._informed, decide)
-            return self.shards.of(group_id).ask(informed, may_write=may_write)
+            return self.shards.ask(group_id, informed, may_write=may_write)
         except RequestRefused as refused:
             return self.refuse(refused.code)
 

@@ -65,6 +65,10 @@ class InternalTopics:
         self._creation = creation
         self._config = config
 
+    def is_under_way(self, name: str) -> bool:
+        """Whether `name` is being created, and brokers may not know of it yet."""
+        return self._creation.is_under_way(name)
+
     async def create(self, name: str) -> None:
         """Return once `name` is there. Raises RequestRefused(COORDINATOR_NOT_AVAILABLE)."""
         refused = (await self._creation.create_missing([name])).get(name)

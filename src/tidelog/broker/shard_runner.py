@@ -153,9 +153,12 @@ class ShardRunner(Generic[S]):
         tasks: asyncio.TaskGroup,
         reply_timeout_ms: int,
         load_bytes: int,
+        on_active: Callable[[], None],
     ) -> None:
         """`reply_timeout_ms`: how long a reply may wait for what it follows to be committed;
-        `load_bytes`: how much to read at a time while loading, up to LOAD_BYTES_MAX."""
+        `load_bytes`: how much to read at a time while loading, up to LOAD_BYTES_MAX;
+        `on_active`: called each time that the shard has been loaded."""
+        self._on_active = on_active
         self._load_bytes = min(load_bytes, LOAD_BYTES_MAX)
         self.partition = partition
         self._kind = kind
@@ -177,6 +180,10 @@ class ShardRunner(Generic[S]):
     @property
     def is_active(self) -> bool:
         return self._phase is _Phase.ACTIVE
+
+    @property
+    def is_loading(self) -> bool:
+        return self._phase is _Phase.LOADING
 
     @property
     def now_ms(self) -> int:
@@ -456,6 +463,7 @@ class ShardRunner(Generic[S]):
         )
         self._hold_until_committed(end_offset)
         self._perform(shard.on_loaded(self.now_ms))
+        self._on_active()
 
     def _hold_until_committed(self, end_offset: Offset) -> None:
         if self._leader.high_watermark >= end_offset:

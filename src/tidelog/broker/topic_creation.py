@@ -34,6 +34,9 @@ class TopicCreation:
         self._delivered = delivered
         self._under_way: dict[str, asyncio.Future[ErrorCode]] = {}
 
+    def is_under_way(self, name: str) -> bool:
+        return name in self._under_way
+
     async def create_missing(self, names: Sequence[str]) -> dict[str, ErrorCode]:
         """Create `names`, each as its template says; return those that were refused, and why."""
         ours = [name for name in dict.fromkeys(names) if name not in self._under_way]

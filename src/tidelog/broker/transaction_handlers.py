@@ -54,6 +54,7 @@ def transaction_coordinator(
     shards = Coordinators(
         TRANSACTION_STATE,
         TransactionShards(config, producer_ids, sender.send),
+        broker_id=broker_id,
         partitions=partitions,
         clock=clock,
         loop=loop,

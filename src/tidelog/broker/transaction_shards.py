@@ -114,18 +114,27 @@ class TransactionCoordinator:
     ) -> "asyncio.Future[object]":
         """What the shard of `transactional_id` replies, or RequestRefused. Never raises itself."""
         try:
-            return self._runner(transactional_id).ask(decide, may_write=may_write)
+            _require_id(transactional_id)
+            return self.shards.ask(transactional_id, decide, may_write=may_write)
         except RequestRefused as refused:
             return self.refuse(refused)
 
     def ask_with_id(self, transactional_id: str, decide: Decide) -> "asyncio.Future[object]":
         """The same; if it takes a producer id and there is none, as soon as there is."""
-        answer = self.ask(transactional_id, decide)
-        if not answer.done() or not isinstance(answer.exception(), NoProducerId):
-            return answer
+        coming = self._coming(transactional_id)
+        if coming is None:
+            answer = self.ask(transactional_id, decide)
+            if not answer.done() or not isinstance(answer.exception(), NoProducerId):
+                return answer
         later: asyncio.Future[object] = self._loop.create_future()
-        self._tasks.create_task(self._ask_later(later, transactional_id, decide))
+        self._tasks.create_task(self._ask_later(later, transactional_id, decide, coming))
         return later
+
+    def _coming(self, transactional_id: str) -> "asyncio.Future[None] | None":
+        try:
+            return self.shards.coming(transactional_id)
+        except RequestRefused:
+            return None  # Whoever asks is told the same.
 
     def ask_all(self, decide: Decide) -> "list[asyncio.Future[object]]":
         """What each shard of this broker replies."""
@@ -149,16 +158,16 @@ class TransactionCoordinator:
         answered.set_result(answer)
         return answered
 
-    def _runner(self, transactional_id: str) -> ShardRunner[TransactionShard]:
-        size_bytes = len(transactional_id.encode())
-        if not 0 < size_bytes <= ID_MAX_BYTES:
-            raise RequestRefused(ErrorCode.INVALID_REQUEST)
-        return self.shards.of(transactional_id)
-
     async def _ask_later(
-        self, answer: "asyncio.Future[object]", transactional_id: str, decide: Decide
+        self,
+        answer: "asyncio.Future[object]",
+        transactional_id: str,
+        decide: Decide,
+        coming: "asyncio.Future[None] | None",
     ) -> None:
         try:
+            if coming is not None:
+                await asyncio.wait([coming])  # Ended by the shard, or by time.
             await self.producer_ids.available()
             result = await self.ask(transactional_id, decide)
         except RequestRefused as refusal:
@@ -168,6 +177,11 @@ class TransactionCoordinator:
         else:
             if not answer.done():
                 answer.set_result(result)
+
+
+def _require_id(transactional_id: str) -> None:
+    if not 0 < len(transactional_id.encode()) <= ID_MAX_BYTES:
+        raise RequestRefused(ErrorCode.INVALID_REQUEST)
 
 
 def known_code(code: ErrorCode, *, is_old: bool) -> ErrorCode:

@@ -70,6 +70,7 @@ class ControlledWorld:
         self.groups = group_coordinator(
             served.world.config.groups,
             served.world.config.consumer_groups,
+            broker_id=served.world.config.broker_id,
             partitions=served.world.partitions,
             clock=served.world.clock,
             chance=Random(5),

@@ -56,10 +56,14 @@ class FindCoordinatorHandler:
             return self.tasks.answer(connection, header.api_key, work)
         request = decode_find_coordinator(frame, header.body_position, header.api_version)
         key_type = _key_type(request, header)
-        if key_type is None or key_type.topic in self.partitions.image.topics:
+        if key_type is None or not self._must_wait(key_type.topic):
             return self._respond(connection, request, header)
         create = partial(self._answer_after_creation, connection, request, header, key_type.topic)
         return self.tasks.answer(connection, header.api_key, create)
+
+    def _must_wait(self, topic: str) -> bool:
+        """Also while other brokers may not know of it yet, of whom one is the coordinator."""
+        return topic not in self.partitions.image.topics or self.topics.is_under_way(topic)
 
     async def _answer_after_creation(
         self,
@@ -97,7 +101,7 @@ class FindCoordinatorHandler:
             )
             key_type = _key_type(request, header)
             refusal = None
-            if key_type is not None and key_type.topic not in self.partitions.image.topics:
+            if key_type is not None and self._must_wait(key_type.topic):
                 refusal = await self._create(key_type.topic)
             answer = await self.large.aside.run(
                 partial(self._respond, connection, request, header, refusal), count=len(frame)

@@ -20,6 +20,7 @@ from tidelog.base.ids import (
     TopicPartition,
 )
 from tidelog.base.ports import Clock
+from tidelog.broker.coordinators import after, settle
 from tidelog.broker.group_shards import GroupCoordinator
 from tidelog.broker.handlers.coordinated import Begun, Outcome
 from tidelog.broker.handlers.offset_commit import KnownPartition, partition_commits
@@ -83,11 +84,20 @@ class TxnOffsetCommitApi:
     def _commit(
         self, request: TxnOffsetCommitRequest, known: Sequence[KnownPartition], version: int
     ) -> "asyncio.Future[object]":
-        adds = version >= FIRST_THAT_ADDS
         try:
-            partition = self.groups.shards.of(request.group_id).partition
+            coming = self.groups.shards.coming(request.group_id)
+            if coming is not None:
+                return after(coming, lambda: self._commit_now(request, known, version))
+            return self._commit_now(request, known, version)
         except RequestRefused as refusal:
             return self.groups.refuse(refusal.code)
+
+    def _commit_now(
+        self, request: TxnOffsetCommitRequest, known: Sequence[KnownPartition], version: int
+    ) -> "asyncio.Future[object]":
+        """Raises RequestRefused if this broker does not coordinate the group."""
+        adds = version >= FIRST_THAT_ADDS
+        partition = self.groups.shards.of(request.group_id).partition
         guard = partition.producers.begin_verification(
             request.producer_id,
             request.producer_epoch,
@@ -119,22 +129,19 @@ class TxnOffsetCommitApi:
     ) -> None:
         (code,) = (await self.verifier.verify(question)).values()
         if code is not ErrorCode.NONE:
-            _settle(answer, self.groups.refuse(_told(code, version)))
+            settle(answer, self.groups.refuse(_told(code, version)))
             return
         committed = self._ask(request, known, guard)
-        committed.add_done_callback(lambda _: _settle(answer, committed))
+        committed.add_done_callback(lambda _: settle(answer, committed))
 
     def _ask(
         self, request: TxnOffsetCommitRequest, known: Sequence[KnownPartition], guard: Guard | None
     ) -> "asyncio.Future[object]":
         """Have the shard commit, which is not to find out in its log that it may not."""
-        try:
-            producers = self.groups.shards.of(request.group_id).partition.producers
-            producers.on_coordinator_batch(request.producer_id, request.producer_epoch, guard)
-        except RequestRefused as refusal:
-            return self.groups.refuse(refusal.code)
 
         def decide(shard: GroupShard, token: Token, now_ms: int) -> Effects:
+            producers = self.groups.shards.of(request.group_id).partition.producers
+            producers.on_coordinator_batch(request.producer_id, request.producer_epoch, guard)
             producer = Transactional(
                 ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)
             )
@@ -142,17 +149,6 @@ class TxnOffsetCommitApi:
             return shard.on_transactional_commit(commit, producer, token, now_ms)
 
         return self.groups.ask(request.group_id, decide)
-
-
-def _settle(answer: "asyncio.Future[object]", outcome: "asyncio.Future[object]") -> None:
-    if answer.done() or outcome.cancelled():
-        return
-    error = outcome.exception()
-    if error is None:
-        answer.set_result(outcome.result())
-    else:
-        answer.set_exception(error)
-        answer.exception()  # Whoever asked may be gone.
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:
