@@ -3,15 +3,18 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.conftest import StartBroker
 from tests.support.broker_process import BrokerProcess
 from tests.support.clients import CLIENT_TIMEOUT_S, Settings, create_topic
 from tests.support.identified import DEDUP, HEADER, send_ids, stored_ids
+from tests.support.ports import free_port
 from tests.support.three_brokers import ThreeBrokers
 from tests.support.topics import new_topic
 
@@ -168,3 +171,17 @@ def test_transaction_of_nothing_but_duplicates_is_committed(
     begin_with(producer, topic, "c")
     producer.commit_transaction(CLIENT_TIMEOUT_S)
     assert [one for _, one in stored_ids(broker.bootstrap, topic)] == ["a", "b", "c"]
+
+
+def test_drops_are_a_metric(start_broker: StartBroker) -> None:
+    port = free_port()
+    broker = start_broker({**ALONE, "tidelog.metrics.port": str(port)})
+    topic = new_topic(broker.bootstrap, config=DEDUP)
+    for _ in range(2):
+        send_ids(broker.bootstrap, topic, ["a", "b", "c"], settings=PLAIN)
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=CLIENT_TIMEOUT_S) as answer:
+        told = text_string_to_metric_families(answer.read().decode())
+    samples = {one.name: one for family in told for one in family.samples}
+    drops = samples["tidelog_deduplication_dropped_records_total"]
+    assert (drops.labels, drops.value) == ({"topic": topic, "partition": "0"}, 3)
+    assert samples["tidelog_deduplication_remembered_ids"].value == 3

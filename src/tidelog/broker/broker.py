@@ -62,6 +62,8 @@ from tidelog.broker.local_controller import LocalControllerSide
 from tidelog.broker.log_dir_events import LogDirEvents
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.memory import MemoryBound
+from tidelog.broker.metrics import gather
+from tidelog.broker.metrics_server import MetricsServer
 from tidelog.broker.network import Network
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.peers import Address, Peer, PeerUnreachable
@@ -214,6 +216,7 @@ class Broker:
         server.gate.is_reliable = controller.is_reliable
         replicas.on_config_changed(lambda config: server.set_limits(self._limits(config.network)))
         await server.listen()
+        metrics = await self._serve_metrics()
         stop = await self._last_stop(log_dirs)
         await controller.register(endpoints, stop)
         following = tasks.create_task(controller.run())
@@ -246,6 +249,7 @@ class Broker:
         departures.joined()
         on_ready(endpoints)
         await stopping.wait()  # Ended by a signal.
+        metrics.close()
         await self._stop(
             server, groups, transactions, verifier, replicas, log_dirs, jobs, following
         )
@@ -297,6 +301,17 @@ class Broker:
                 )
             )
         return tuple(endpoints)
+
+    async def _serve_metrics(self) -> MetricsServer:
+        """Answers from now on, if there is a port for it."""
+        network = self.config.network
+        metrics = MetricsServer(
+            self._ports.network,
+            lambda: gather(self.partitions, is_controller=self.controller.is_controller),
+        )
+        if network.tidelog_metrics_port >= 0:
+            await metrics.listen(network.tidelog_metrics_host, network.tidelog_metrics_port)
+        return metrics
 
     async def _last_stop(self, log_dirs: Sequence[LogDirRunner]) -> LastStop:
         """How this broker ended before, and so what its disks can have lost (R13)."""

@@ -21,7 +21,6 @@ Invariants:
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from tidelog.base.errors import RequestRefused
@@ -404,15 +403,6 @@ class _Reading:
 def _is_quick(header: BatchHeader, records: BytesLike) -> bool:
     is_plain = header.attributes & CODEC_MASK == 0 and compiled is not None
     return is_plain or len(records) <= AT_ONCE_BYTES
-
-
-def drops_by_topic(deduplicators: Iterable[tuple[str, Deduplicator | None]]) -> dict[str, int]:
-    """How many records were dropped, of each topic that looks for duplicates."""
-    drops: dict[str, int] = {}
-    for topic, deduplicator in deduplicators:
-        if deduplicator is not None:
-            drops[topic] = drops.get(topic, 0) + deduplicator.dropped_records
-    return drops
 
 
 def _write_ids_file(log: Log, base_offset: Offset, source: IdSource) -> bool:

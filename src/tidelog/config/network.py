@@ -177,6 +177,21 @@ class NetworkConfig:
         "hold over all connections.",
         minimum=1_048_576,
     )
+    tidelog_metrics_host: str = option(
+        "tidelog.metrics.host",
+        "127.0.0.1",
+        ConfigType.STRING,
+        "Address on which metrics are served. Whoever reaches it can read them.",
+    )
+    tidelog_metrics_port: int = option(
+        "tidelog.metrics.port",
+        -1,
+        ConfigType.INT,
+        "Port on which metrics are served to Prometheus, as http://HOST:PORT/metrics; -1: none, 0: "
+        "any that is free, which the log names. `tidelog up` adds one for each further broker.",
+        minimum=-1,
+        maximum=65_535,
+    )
     tidelog_slow_reader_timeout_ms: int = option(
         "tidelog.slow.reader.timeout.ms",
         30_000,

@@ -18,6 +18,7 @@ from tidelog.lab.folder import ClusterFolder
 
 FIRST_BROKER_ID: Final = 1
 DEFAULT_BROKER_COUNT: Final = 3
+METRICS_PORT: Final = "tidelog.metrics.port"
 SQLITE: Final = "sqlite"
 ZOOKEEPER: Final = "zookeeper"
 _REPLICAS_WANTED: Final = 3
@@ -88,11 +89,19 @@ class ClusterPlan:
             "log.dirs": str(folder.log_dir(broker_id)),
             **({} if is_sqlite else _ZOOKEEPER_CONNECTION_TIMEOUT),
             **self.settings,
+            **self._metrics_port_of(broker_id),
             "tidelog.coordination": f"{SQLITE}:{folder.coordination_file}"
             if is_sqlite
             else self.coordination,
             "node.id": str(broker_id),
         }
+
+    def _metrics_port_of(self, broker_id: int) -> dict[str, str]:
+        """As with `port`: the one that was asked for is the first broker's."""
+        first = self.settings.get(METRICS_PORT, "")
+        if not first.isdecimal() or int(first) == 0:
+            return {}  # None, any that is free, or what the broker's config is to refuse.
+        return {METRICS_PORT: str(int(first) + broker_id - FIRST_BROKER_ID)}
 
 
 def chosen_settings(

@@ -22,7 +22,7 @@ from tests.unit.broker.world import (
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import Offset
 from tidelog.broker.append_terms import FromClient
-from tidelog.broker.deduplication import AT_ONCE_BYTES, drops_by_topic
+from tidelog.broker.deduplication import AT_ONCE_BYTES
 from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, Shortcuts
 from tidelog.records.batch import BatchHeader, Codec, iter_headers, read_header
 from tidelog.records.ids import Kept, rewritten
@@ -257,17 +257,6 @@ async def test_id_goes_with_its_record() -> None:
         await send(world, batch("a"))
         await send(world, batch("b"))
         assert stored_ids(world) == [(1, "b"), (2, "a")]
-
-
-@in_virtual_time
-async def test_drops_are_counted_by_topic() -> None:
-    async with broker_world() as world:
-        await topic(world)
-        world.create("other")
-        await world.settle()
-        await send(world, batch("a", "a", "a"))
-        runners = [(one.topic_partition.topic, one.deduplicator) for one in world.partitions]
-        assert drops_by_topic(runners) == {"t": 2}
 
 
 @pytest.mark.parametrize("shortcuts", [SHORTCUTS, NO_SHORTCUTS], ids=["compiled", "python"])

@@ -123,3 +123,9 @@ def test_coordinators_are_two(text: str) -> None:
 def test_anything_else_is_no_coordinator(text: str) -> None:
     with pytest.raises(ConfigError, match="--coordination is"):
         require_coordination(text)
+
+
+@pytest.mark.parametrize(("asked", "of_second"), [("9400", 9401), ("0", 0), ("-1", -1)])
+def test_each_broker_has_its_metrics_on_a_port_of_its_own(asked: str, of_second: int) -> None:
+    config = config_of(3, None, {"tidelog.metrics.port": asked})
+    assert config.network.tidelog_metrics_port == of_second

@@ -1,0 +1,59 @@
+"""A broker tells what it counted, of each partition and of itself (O3, D5)."""
+
+from tests.unit.broker.simulated_loop import in_virtual_time
+from tests.unit.broker.test_deduplication import batch, send, topic
+from tests.unit.broker.test_roles import become, replicated_world
+from tests.unit.broker.world import BROKER, OTHER, broker_world, replicated
+from tidelog.broker.metrics import gather
+from tidelog.telemetry.metrics import Family
+
+DROPS = "tidelog_deduplication_dropped_records_total"
+IDS = "tidelog_deduplication_remembered_ids"
+
+
+def values(families: list[Family]) -> dict[str, dict[tuple[str, ...], float]]:
+    return {one.name: {each.labels: each.value for each in one.samples} for one in families}
+
+
+@in_virtual_time
+async def test_drops_are_counted_by_partition() -> None:
+    async with broker_world() as world:
+        await topic(world)
+        world.create("other")
+        await world.settle()
+        await send(world, batch("a", "a", "a"))
+        await send(world, batch("a", "b"))
+        told = values(gather(world.partitions, is_controller=False))
+        assert told[DROPS] == {("t", "0"): 3}
+        assert told[IDS] == {("t", "0"): 2}
+        assert told["tidelog_deduplication_index_bytes"][("t", "0")] > 0
+        assert told["tidelog_deduplication_forgotten_ids_total"] == {("t", "0"): 0}
+
+
+@in_virtual_time
+async def test_ids_that_did_not_fit_are_told() -> None:
+    async with broker_world() as world:
+        await topic(world, tidelog_dedup_ids_max="2")
+        for one in ("a", "b", "c"):
+            await send(world, batch(one))
+        told = values(gather(world.partitions, is_controller=False))
+        assert told["tidelog_deduplication_forgotten_ids_total"] == {("t", "0"): 1}
+
+
+@in_virtual_time
+async def test_replicas_are_counted_under_the_names_of_kafka() -> None:
+    prefix = "kafka_server_replicamanager_"
+    async with broker_world() as world:
+        await replicated_world(world)
+        world.change("t", replicated(BROKER, 0, isr=(BROKER,), partition_epoch=1))
+        await world.settle()
+        told = values(gather(world.partitions, is_controller=True))
+        assert told["kafka_controller_kafkacontroller_activecontrollercount"] == {(): 1}
+        assert told[f"{prefix}partitioncount"] == {(): 1}
+        assert told[f"{prefix}leadercount"] == {(): 1}
+        assert told[f"{prefix}underreplicatedpartitions"] == {(): 1}
+        await become(world, OTHER, 2)
+        told = values(gather(world.partitions, is_controller=False))
+        assert told["kafka_controller_kafkacontroller_activecontrollercount"] == {(): 0}
+        assert told[f"{prefix}leadercount"] == {(): 0}
+        assert told[f"{prefix}underreplicatedpartitions"] == {(): 0}

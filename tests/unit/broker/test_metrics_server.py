@@ -1,0 +1,166 @@
+"""Metrics are for whoever asks properly, and cost others nothing (O3)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.simulated_loop import in_virtual_time
+from tidelog.base.errors import ConfigError
+from tidelog.broker.metrics_server import (
+    CONNECTIONS_MAX,
+    REQUEST_MAX_BYTES,
+    REQUEST_TIMEOUT_S,
+    MetricsServer,
+)
+from tidelog.broker.network import ProtocolFactory
+from tidelog.telemetry.metrics import Family, Kind, Sample
+
+GET = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"
+
+
+class Wire(asyncio.Transport):
+    """One connection of somebody who asks."""
+
+    def __init__(self, factory: ProtocolFactory) -> None:
+        super().__init__()
+        self.answer = bytearray()
+        self.is_over = False
+        protocol = factory()
+        assert isinstance(protocol, asyncio.Protocol)
+        self._protocol = protocol
+        protocol.connection_made(self)
+
+    def send(self, data: bytes) -> bytes:
+        self._protocol.data_received(data)
+        return bytes(self.answer)
+
+    def write(self, data: Any) -> None:
+        self.answer += data
+
+    def is_closing(self) -> bool:
+        return self.is_over
+
+    def close(self) -> None:
+        self.is_over = True
+        self._protocol.connection_lost(None)
+
+    def abort(self) -> None:
+        self.close()
+
+
+class OneAddress:
+    """A network of one address, which may be taken."""
+
+    port = 9400
+
+    def __init__(self, *, is_taken: bool = False) -> None:
+        self._is_taken = is_taken
+        self.factory: ProtocolFactory | None = None
+
+    async def reserve(self, host: str, port: int, *, backlog: int) -> "OneAddress":
+        if self._is_taken:
+            raise OSError(98, "Address already in use")
+        return self
+
+    async def listen(self, factory: ProtocolFactory) -> None:
+        self.factory = factory
+
+    def close(self) -> None:
+        self.factory = None
+
+    async def connect(self, host: str, port: int, factory: ProtocolFactory) -> None:
+        raise NotImplementedError
+
+    def wire(self) -> Wire:
+        assert self.factory is not None
+        return Wire(self.factory)
+
+
+def gather() -> list[Family]:
+    return [Family("tidelog_things", Kind.GAUGE, "Things", (), [Sample(3)])]
+
+
+async def listening() -> tuple[OneAddress, MetricsServer]:
+    network = OneAddress()
+    server = MetricsServer(network, gather)
+    await server.listen("127.0.0.1", 9400)
+    return network, server
+
+
+@in_virtual_time
+async def test_metrics_are_told_and_the_connection_ends() -> None:
+    network, _ = await listening()
+    wire = network.wire()
+    head, _, body = wire.send(GET).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert f"Content-Length: {len(body)}".encode() in head
+    assert b"tidelog_things 3.0\n" in body
+    assert wire.is_over
+
+
+@in_virtual_time
+async def test_request_may_come_in_pieces() -> None:
+    network, _ = await listening()
+    wire = network.wire()
+    assert wire.send(GET[:9]) == b""
+    assert wire.send(GET[9:]).startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        (b"GET /metrics?x=1 HTTP/1.0", b"200"),
+        (b"HEAD /metrics HTTP/1.1", b"200"),
+        (b"GET / HTTP/1.1", b"404"),
+        (b"POST /metrics HTTP/1.1", b"405"),
+        (b"\x00\xff what is this", b"400"),
+        (b"", b"400"),
+    ],
+)
+@in_virtual_time
+async def test_other_requests_are_told_what_is_wrong(request_line: bytes, status: bytes) -> None:
+    network, _ = await listening()
+    answer = network.wire().send(request_line + b"\r\n\r\n")
+    assert answer.split(b" ")[1] == status
+
+
+@in_virtual_time
+async def test_endless_request_is_cut_off() -> None:
+    network, _ = await listening()
+    wire = network.wire()
+    assert wire.send(b"x" * (REQUEST_MAX_BYTES + 1)) == b""
+    assert wire.is_over
+
+
+@in_virtual_time
+async def test_silent_connection_is_cut_off() -> None:
+    network, _ = await listening()
+    wire = network.wire()
+    await asyncio.sleep(REQUEST_TIMEOUT_S + 1)
+    assert wire.is_over
+
+
+@in_virtual_time
+async def test_crowd_is_kept_out_and_makes_room_again() -> None:
+    network, _ = await listening()
+    wires = [network.wire() for _ in range(CONNECTIONS_MAX + 1)]
+    assert [wire.is_over for wire in wires] == [False] * CONNECTIONS_MAX + [True]
+    wires[0].send(GET)
+    assert network.wire().send(GET).startswith(b"HTTP/1.1 200 OK")
+
+
+@in_virtual_time
+async def test_nobody_stays_connected_when_it_closes() -> None:
+    network, server = await listening()
+    wire = network.wire()
+    server.close()
+    assert wire.is_over
+    assert network.factory is None
+
+
+@in_virtual_time
+async def test_address_that_is_taken_names_the_setting() -> None:
+    server = MetricsServer(OneAddress(is_taken=True), gather)
+    with pytest.raises(ConfigError, match=r"tidelog\.metrics\.port: cannot listen on"):
+        await server.listen("127.0.0.1", 9400)
