@@ -1,13 +1,17 @@
-"""`tidelog consume`: print records, from anywhere to anywhere, without a consumer group.
+"""`tidelog consume`: print records, from anywhere to anywhere, or as a member of a consumer group.
 
 Records of one partition come in order; between partitions there is none. Without --follow the end
 is looked up before the first record is read, so a busy topic does not keep the command running.
+
+With --group the group's commits say where to start, and what was printed is committed; so the
+range cannot be chosen but for a group that has not committed anything.
 """
 
 import select
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, BinaryIO, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, BinaryIO, Final, Protocol
 
 import typer
 
@@ -16,6 +20,7 @@ from tidelog.cli.completion import complete_topic
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, Panel
 from tidelog.cli.output import complain
 from tidelog.cli.positions import (
+    AtBeginning,
     AtEnd,
     AtOffset,
     AtTimestamp,
@@ -28,11 +33,29 @@ from tidelog.cli.record_json import record_to_json
 from tidelog.cli.topics import unknown_topic
 from tidelog.client.admin import Admin
 from tidelog.client.errors import ClientError, RequestFailed
+from tidelog.client.group_reader import GroupReader
 from tidelog.client.reader import FetchedRecord, OffsetRange, RangeReader
 from tidelog.client.values import OffsetBounds
 
 # How long Ctrl-C, or the end of whoever reads our output, may go unnoticed.
 _POLL_S: Final = 0.25
+
+
+Render = Callable[[Iterable[FetchedRecord]], bytes]
+
+
+class GroupProtocol(StrEnum):
+    """How members of a group agree on who reads what."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
+class _Reader(Protocol):
+    @property
+    def is_done(self) -> bool: ...
+
+    def read(self, *, timeout_s: float) -> list[FetchedRecord]: ...
 
 
 def register(app: typer.Typer) -> None:
@@ -70,6 +93,18 @@ def run(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on as records arrive, until Ctrl-C.")
     ] = False,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GROUP",
+            help="Join this consumer group: go on where it stopped, and commit what was shown.",
+            show_default="none",
+        ),
+    ] = None,
+    group_protocol: Annotated[
+        GroupProtocol,
+        typer.Option(help="Who assigns partitions: a member, or the coordinator (KIP-848)."),
+    ] = GroupProtocol.CLASSIC,
     key_separator: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="Print the key as well, and this between the two."),
@@ -86,8 +121,26 @@ def run(
     end = None if to is None else parse_position("--to", to)
     if follow and isinstance(end, AtEnd):
         raise ConfigError("--follow goes on after the end, so --to cannot be end")
-    ranges = _ranges(bootstrap, topic, partitions, start=start, end=end, is_following=follow)
     render = _renderer(as_json=as_json, key_separator=key_separator)
+    if group is not None:
+        if end is not None or partitions or not isinstance(start, AtBeginning | AtEnd):
+            raise ConfigError(
+                "the group decides what is read: --group does not go with --to, --partition, "
+                "or a --from other than beginning or end"
+            )
+        reset = "earliest" if isinstance(start, AtBeginning) else "latest"
+        _require_topic(bootstrap, topic)
+        with GroupReader(
+            bootstrap,
+            topic,
+            group,
+            protocol=group_protocol.value,
+            reset=reset,
+            is_following=follow,
+        ) as member:
+            _show(member, render, max_, is_following=follow, on_shown=member.on_shown)
+        return 0
+    ranges = _ranges(bootstrap, topic, partitions, start=start, end=end, is_following=follow)
     with RangeReader(
         bootstrap,
         topic,
@@ -96,12 +149,32 @@ def run(
         expected_records=max_,
         on_skipped=_say_skipped,
     ) as reader:
-        try:
-            _print_records(reader, render, sys.stdout.buffer, max_, is_following=follow)
-        except KeyboardInterrupt:
-            if not follow:
-                raise
+        _show(reader, render, max_, is_following=follow, on_shown=None)
     return 0
+
+
+def _show(
+    reader: _Reader,
+    render: Render,
+    record_count_max: int | None,
+    *,
+    is_following: bool,
+    on_shown: Callable[[Sequence[FetchedRecord]], None] | None,
+) -> None:
+    """`on_shown` is told of records when whoever reads our output has them."""
+    output = sys.stdout.buffer
+    try:
+        _print_records(
+            reader, render, output, record_count_max, is_following=is_following, on_shown=on_shown
+        )
+    except KeyboardInterrupt:
+        if not is_following:
+            raise
+
+
+def _require_topic(bootstrap: str, topic: str) -> None:
+    with Admin(bootstrap) as admin:
+        _choose_partitions(admin, topic, [])
 
 
 def _ranges(
@@ -158,12 +231,13 @@ def _tell_of_moved_starts(topic: str, offset: int, bounds: Mapping[int, OffsetBo
 
 
 def _print_records(
-    reader: RangeReader,
-    render: Callable[[Iterable[FetchedRecord]], bytes],
+    reader: _Reader,
+    render: Render,
     output: BinaryIO,
     record_count_max: int | None,
     *,
     is_following: bool,
+    on_shown: Callable[[Sequence[FetchedRecord]], None] | None,
 ) -> None:
     remaining = record_count_max
     while not reader.is_done and remaining != 0:
@@ -175,8 +249,10 @@ def _print_records(
             output.write(render(records))
         else:
             _require_reader_of(output)
-        if is_following:
+        if is_following or on_shown is not None:
             output.flush()
+        if on_shown is not None:
+            on_shown(records)
     output.flush()
 
 
@@ -197,9 +273,7 @@ def _require_reader_of(output: BinaryIO) -> None:
         raise BrokenPipeError
 
 
-def _renderer(
-    *, as_json: bool, key_separator: str | None
-) -> Callable[[Iterable[FetchedRecord]], bytes]:
+def _renderer(*, as_json: bool, key_separator: str | None) -> Render:
     if as_json:
         return _json_lines
     if key_separator is None:

@@ -167,7 +167,7 @@ class RangeReader:
             self._finish(partition)
             if offset >= wanted.end_offset:
                 return None
-        return _record(message, partition, offset)
+        return fetched_record(message, partition, offset)
 
     def _on_message_error(
         self, error: KafkaError, partition: int | None, offset: int | None
@@ -220,7 +220,8 @@ class RangeReader:
             )
 
 
-def _record(message: Message, partition: int, offset: int) -> FetchedRecord:
+def fetched_record(message: Message, partition: int, offset: int) -> FetchedRecord:
+    """What librdkafka handed out, as a value."""
     timestamp_type, timestamp_ms = message.timestamp()
     return FetchedRecord(
         partition,

@@ -1,0 +1,168 @@
+"""Read a topic as a member of a consumer group, and commit how far that came.
+
+    join ──▶ assigned ──▶ read() ──▶ the caller shows records ──▶ on_shown() ──▶ committed
+
+Only what the caller says that it has shown is committed: every few seconds, when partitions go to
+another member, and when the reader is closed. Who is killed in between shows some records again
+the next time, and misses none (D1: at least once).
+
+A reader that does not follow is done when it has seen the end of every partition that it has.
+Members that have all partitions may be about to give some of them up, so a reader that has none
+waits for ASSIGNMENT_WAIT_S before it is done.
+"""
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from tidelog.client.errors import ClusterUnreachable
+from tidelog.client.reader import UNREACHABLE_AFTER_S, FetchedRecord, fetched_record
+from tidelog.client.translation import failure, translated
+
+ASSIGNMENT_WAIT_S: Final = 5.0
+_BATCH_RECORDS_MAX: Final = 10_000
+_PASSING: Final = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TRANSPORT,
+        KafkaError._MAX_POLL_EXCEEDED,
+        KafkaError._PARTITION_EOF,
+    }
+)
+"""librdkafka goes on by itself after these."""
+
+
+class GroupReader:
+    """One member of `group`, subscribed to one topic."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        group: str,
+        *,
+        protocol: str,
+        reset: str,
+        is_following: bool,
+    ) -> None:
+        """`protocol`: classic or consumer. `reset`: where a group begins that has not committed."""
+        self._bootstrap = bootstrap
+        self._is_following = is_following
+        self._unread: set[int] = set()
+        """Partitions of ours whose end was not seen yet."""
+        self._assigned: set[int] = set()
+        self._idle_since: float | None = None
+        self._unreachable_since: float | None = None
+        with translated(bootstrap):
+            self._consumer = Consumer(
+                {
+                    "bootstrap.servers": bootstrap,
+                    "group.id": group,
+                    "group.protocol": protocol,
+                    "auto.offset.reset": reset,
+                    "enable.auto.commit": True,
+                    "enable.auto.offset.store": False,
+                    "enable.partition.eof": True,
+                    "isolation.level": "read_uncommitted",
+                    "log_level": 0,
+                    "error_cb": self._on_error,
+                }
+            )
+            self._consumer.subscribe(
+                [topic],
+                on_assign=self._on_assigned,
+                on_revoke=self._on_revoked,
+                on_lost=self._on_revoked,
+            )
+        self._topic = topic
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Commits what was shown, and leaves the group."""
+        self._consumer.close()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything was read that there was; never for who follows."""
+        if self._is_following or self._unread or self._idle_since is None:
+            return False
+        return bool(self._assigned) or time.monotonic() - self._idle_since > ASSIGNMENT_WAIT_S
+
+    def read(self, *, timeout_s: float) -> list[FetchedRecord]:
+        """The next records, or none if none came within `timeout_s`.
+
+        Raises ClusterUnreachable as `RangeReader.read` does.
+        """
+        with translated(self._bootstrap):
+            first = self._consumer.poll(timeout_s)
+            messages = [] if first is None else [first, *self._more()]
+        records = [record for message in messages if (record := self._accept(message)) is not None]
+        if records:
+            self._unreachable_since = None
+        else:
+            self._require_hope()
+        return records
+
+    def on_shown(self, records: Sequence[FetchedRecord]) -> None:
+        """These, and all before them in their partitions, need not be read again."""
+        ends = {record.partition: record.offset + 1 for record in records}
+        for partition, end_offset in ends.items():
+            place = TopicPartition(self._topic, partition, end_offset)
+            try:
+                self._consumer.store_offsets(offsets=[place])
+            except KafkaException as error:
+                # Another member has the partition by now, and shows them again.
+                if error.args[0].code() != KafkaError._STATE:
+                    raise failure(error.args[0], self._bootstrap) from error
+
+    def _more(self) -> list[Message]:
+        """Asked to wait, consume() waits for all of them, however many there are."""
+        return self._consumer.consume(_BATCH_RECORDS_MAX, 0)
+
+    def _accept(self, message: Message) -> FetchedRecord | None:
+        error, partition, offset = message.error(), message.partition(), message.offset()
+        if error is None:
+            assert partition is not None
+            assert offset is not None
+            return fetched_record(message, partition, offset)
+        if error.code() == KafkaError._PARTITION_EOF and partition is not None:
+            self._unread.discard(partition)
+        if error.code() not in _PASSING and not error.retriable():
+            raise failure(error, self._bootstrap)
+        return None
+
+    # -- called by librdkafka from within poll(), on our own thread -------------------------------
+
+    def _on_assigned(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
+        self._idle_since = time.monotonic()
+        partitions = {place.partition for place in places}
+        self._assigned |= partitions
+        self._unread |= partitions
+
+    def _on_revoked(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
+        self._idle_since = time.monotonic()
+        partitions = {place.partition for place in places}
+        self._assigned -= partitions
+        self._unread -= partitions
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._unreachable_since is None:
+            self._unreachable_since = time.monotonic()
+
+    def _require_hope(self) -> None:
+        if self._unreachable_since is None or self._is_following:
+            return
+        if time.monotonic() - self._unreachable_since > UNREACHABLE_AFTER_S:
+            raise ClusterUnreachable(
+                f"no broker at {self._bootstrap} was reachable for {UNREACHABLE_AFTER_S:.0f} s"
+            )
