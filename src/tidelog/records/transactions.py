@@ -80,6 +80,13 @@ class TransactionMetadata:
     def is_epoch_exhausted(self) -> bool:
         return is_exhausted(self.producer_epoch)
 
+    def goes_on_as(self, producer_id: ProducerId) -> bool:
+        """Whether its producer was told to go on with this id, and markers are still written.
+
+        Until those are there the id is nobody's, but its owner is no stranger.
+        """
+        return producer_id == self.next_producer_id != NO_PRODUCER_ID
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionForgotten:

@@ -461,6 +461,8 @@ class TransactionShard:
     def _require_producer(self, transactional_id: str, producer: Claim) -> TransactionMetadata:
         """T1"""
         known = self._require_known(transactional_id)
+        if known.goes_on_as(producer.producer_id):
+            raise RequestRefused(ErrorCode.CONCURRENT_TRANSACTIONS)  # T2, T7
         if known.producer_id != producer.producer_id:
             raise RequestRefused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if known.producer_epoch != producer.producer_epoch:

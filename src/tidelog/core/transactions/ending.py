@@ -12,11 +12,15 @@ a request that is one epoch behind is the last one sent again:
     CompleteAbort       success   aborts         INVALID_TXN_STATE (both)
     CompleteCommit      INVALID   aborts         success   INVALID_TXN_STATE
     Ongoing             fenced    aborts         fenced    commits
-    PrepareAbort        wait      fenced         INVALID   fenced
-    PrepareCommit       INVALID   fenced         wait      fenced
+    PrepareAbort        wait      wait           INVALID   wait
+    PrepareCommit       INVALID   wait           wait      wait
 
 *aborts* although nothing was begun: the coordinator cannot know of a partition that the producer
 wrote to if the broker there did not tell, and the new epoch keeps a late record out.
+
+*wait* is CONCURRENT_TRANSACTIONS. A producer is told its next epoch, and where epochs are used up
+its next id, before the markers of its last transaction are written. If it gives its next
+transaction up before they are, it is not fenced; it has come too early.
 """
 
 from enum import Enum, auto
@@ -66,6 +70,9 @@ def _require_epoch_with_bump(
 ) -> bool:
     """Whether this is the last request again; refuses whoever has another id or epoch."""
     is_current = known.producer_epoch == producer_epoch
+    is_early = known.state in PREPARED and is_current
+    if known.goes_on_as(producer_id) or (is_early and known.producer_id == producer_id):
+        raise RequestRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
     is_behind = known.producer_epoch == producer_epoch + 1
     has_rotated = (
         known.previous_producer_id == producer_id

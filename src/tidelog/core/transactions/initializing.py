@@ -36,6 +36,8 @@ def require_claim(known: TransactionMetadata, claim: Claim | None) -> None:
     """Refuse a producer whose id is not this transactional id's; its epoch is looked at later."""
     if claim is None or known.producer_epoch == NO_PRODUCER_EPOCH:
         return  # Nothing is known of who had it before: it may have expired.
+    if known.goes_on_as(claim.producer_id):
+        raise RequestRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
     has_rotated = claim.producer_id == known.previous_producer_id and is_exhausted(
         claim.producer_epoch
     )

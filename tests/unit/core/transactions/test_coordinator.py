@@ -93,7 +93,21 @@ def test_everybody_waits_while_markers_are_written(asked: AskedShard, is_commit:
     assert _only(asked.verify(ID, next_of(producer), partitions(0))) is concurrent
     assert asked.end(ID, producer, is_commit=is_commit).code is concurrent
     assert asked.end(ID, producer, is_commit=not is_commit).code is ErrorCode.INVALID_TXN_STATE
-    assert asked.end(ID, next_of(producer), is_commit=False).code is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("gives_up", [True, False])
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_producer_that_ends_its_next_transaction_early_is_not_fenced(
+    asked: AskedShard, is_commit: bool, gives_up: bool
+) -> None:
+    producer = begun(asked, 0)
+    asked.end(ID, producer, is_commit=is_commit)
+    early = asked.end(ID, next_of(producer), is_commit=not gives_up)
+    assert early.code is ErrorCode.CONCURRENT_TRANSACTIONS
+    later = claim(producer.producer_id, producer.producer_epoch + 2)
+    assert asked.end(ID, later, is_commit=False).code is ErrorCode.PRODUCER_FENCED
+    asked.answer_markers()
+    assert asked.end(ID, next_of(producer), is_commit=False).code is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
@@ -358,6 +372,20 @@ def test_producer_goes_on_with_another_id(asked: AskedShard) -> None:
     assert asked.end(ID, producer, is_commit=True) == answer
     after = Claim(answer.producer_id, answer.producer_epoch)
     assert _only(asked.add(ID, after, partitions(0))) is ErrorCode.NONE
+
+
+def test_other_id_may_be_used_before_the_markers_are_written(asked: AskedShard) -> None:
+    answer = asked.end(ID, used_up(asked), is_commit=True)
+    after = Claim(answer.producer_id, answer.producer_epoch)
+    concurrent = ErrorCode.CONCURRENT_TRANSACTIONS
+    assert _only(asked.add(ID, after, partitions(0))) is concurrent
+    assert asked.init(ID, after).code is concurrent
+    assert asked.end(ID, after, is_commit=False).code is concurrent
+    nobody = claim(-1, 0)
+    assert _only(asked.add(ID, nobody, partitions(0))) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    asked.answer_markers()
+    assert _only(asked.add(ID, after, partitions(0))) is ErrorCode.NONE
+    assert asked.end(ID, after, is_commit=True).code is ErrorCode.NONE
 
 
 def test_last_epoch_is_kept_for_fencing(asked: AskedShard) -> None:
