@@ -8,7 +8,9 @@ whoever wants something for which this is too long as well is told so.
     R1  An expression matches a topic if it matches all of its name.
     R2  What cannot be matched like this is refused before anybody waits for it: it is no RE2
         (`pattern_parser.py`), or it has more than STEPS_MAX steps once repetitions are written out.
-    R3  Nobody waits for longer than VISITS_MAX steps take: about half a second.
+        Parts that need no step, `()`, are counted as if they did: writing them out takes time too.
+    R3  Nobody waits for longer than VISITS_MAX steps take: about half a second. A set of characters
+        is looked through once for each character, and counts as what that takes.
 """
 
 from collections.abc import Iterable
@@ -30,6 +32,8 @@ STEPS_MAX: Final = 10_000
 # Sets of steps that are remembered. Forgetting them costs time, never an answer.
 REMEMBERED_MAX: Final = 2_000
 VISITS_MAX: Final = 300_000
+RANGES_PER_VISIT: Final = 8
+"""Looking through so many ranges of a set takes as long as one step does."""
 
 _MATCHED: Final = -1
 _OUTSIDE: Final = ""
@@ -51,9 +55,12 @@ class Pattern:
 
     def __init__(self, expression: str) -> None:
         self._steps: list[_Step] = []
+        self._written_count = 0
         self._expression = expression
         self._start = self._add(parse(expression), _MATCHED)
         self._next: dict[tuple[Steps, str, str], Steps] = {}
+        # By the place of a set in memory: copies that a repetition makes are one.
+        self._held: dict[tuple[int, str], bool] = {}
         self._visits = 0
 
     def matches(self, name: str) -> bool:
@@ -74,6 +81,9 @@ class Pattern:
 
     def _add(self, node: Node, following: int) -> int:
         """The number of the step that begins `node`; what comes behind it is `following`."""
+        self._written_count += 1
+        if self._written_count > STEPS_MAX:
+            raise self._too_many_steps()  # R2
         match node:
             case Sequence(parts):
                 for part in reversed(parts):
@@ -100,9 +110,12 @@ class Pattern:
 
     def _step(self, what: OneOf | Anchor | None, *following: int) -> int:
         if len(self._steps) == STEPS_MAX:
-            raise self._refused(f"it has more than {STEPS_MAX} steps")
+            raise self._too_many_steps()
         self._steps.append(_Step(what, following))
         return len(self._steps) - 1
+
+    def _too_many_steps(self) -> RequestRefused:
+        return self._refused(f"it has more than {STEPS_MAX} steps")
 
     def _refused(self, reason: str) -> RequestRefused:
         return RequestRefused(
@@ -123,11 +136,21 @@ class Pattern:
             known = frozenset(
                 step.following[0]
                 for step in reached
-                if isinstance(step.what, OneOf) and step.what.holds(character)
+                if isinstance(step.what, OneOf) and self._holds(step.what, character)
             )
             if len(self._next) == REMEMBERED_MAX:
                 self._next.clear()
             self._next[key] = known
+        return known
+
+    def _holds(self, one: OneOf, character: str) -> bool:
+        key = id(one), character
+        known = self._held.get(key)
+        if known is None:
+            self._visit(len(one.ranges) // RANGES_PER_VISIT)
+            if len(self._held) == REMEMBERED_MAX:
+                self._held.clear()
+            known = self._held[key] = one.holds(character)
         return known
 
     def _reachable(self, at: Steps, before: str, after: str) -> set[int]:
@@ -146,10 +169,14 @@ class Pattern:
                 isinstance(step.what, Anchor) and _is_at(step.what, before, after)
             ):
                 left += step.following
-        self._visits += len(found)
+        self._visit(len(found))
+        return found
+
+    def _visit(self, count: int) -> None:
+        """R3"""
+        self._visits += count
         if self._visits > VISITS_MAX:
             raise self._refused("it takes too long to match all topics")
-        return found
 
 
 def _is_at(anchor: Anchor, before: str, after: str) -> bool:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.core.groups.consumer import patterns
+from tidelog.core.groups.consumer.pattern_parser import OneOf
 from tidelog.core.groups.consumer.patterns import Pattern
 
 _LETTERS = str.maketrans("0123456789", "abcdefghij")
@@ -77,6 +78,8 @@ def test_what_re2_means_is_meant_here(expression: str, name: str) -> None:
         r"\k",
         "(" * 200 + ")" * 200,
         "((a{100}){100}){100}",
+        "((((){1000}){1000}){1000}){1000}",
+        "((()()){1000}){1000}",
     ],
 )  # fmt: skip
 def test_what_re2_refuses_is_refused(expression: str) -> None:
@@ -115,6 +118,32 @@ def test_matching_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(RequestRefused, match="too long"):
         pattern.matching(names)
     assert Pattern("[a-z]+").matching(names) == frozenset(names)
+
+
+def test_sets_of_many_characters_cost_what_they_are_looked_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R3: a set is looked through once for each character, however often it is repeated."""
+    compared: list[str] = []
+    holds = OneOf.holds
+
+    def counted(one: OneOf, character: str) -> bool:
+        compared.append(character)
+        return holds(one, character)
+
+    monkeypatch.setattr(OneOf, "holds", counted)
+    unwanted = "".join(chr(0x100 + 2 * number) for number in range(1_000))
+    pattern = Pattern(f"[^{unwanted}]{{0,99}}")
+    assert pattern.matching(["orders", "red"]) == {"orders", "red"}
+    assert sorted(compared) == sorted(set("orders"))
+
+
+def test_sets_too_large_to_be_looked_through_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R3"""
+    monkeypatch.setattr(patterns, "VISITS_MAX", 2_000)
+    sets = "".join(f"[^{chr(0x100 + number)}{'x' * 1_000}]?" for number in range(20))
+    with pytest.raises(RequestRefused, match="too long"):
+        Pattern(sets).matching(["orders", "returns", "payments"])
 
 
 def test_ten_thousand_topics_are_matched_in_bounded_time() -> None:
