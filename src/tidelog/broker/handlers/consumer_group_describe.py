@@ -37,7 +37,7 @@ _CONSUMER_MEMBER: Final = i8(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupDescribeHandler:
-    """Each group has an answer of its own."""
+    """Each group has an answer of its own, and one however often it is named."""
 
     groups: GroupCoordinator
 
@@ -45,9 +45,9 @@ class ConsumerGroupDescribeHandler:
         self, request: ConsumerGroupDescribeRequest, context: RequestContext
     ) -> object:
         async def wait() -> ConsumerGroupDescribeResponse:
-            asked = [self._ask(group_id) for group_id in request.group_ids]
+            asked = {group_id: self._ask(group_id) for group_id in dict.fromkeys(request.group_ids)}
             if asked:
-                await asyncio.wait(asked)  # Ended by shards, each in its time.
+                await asyncio.wait(asked.values())  # Ended by shards, each in its time.
             operations = NO_OPERATIONS
             if request.include_authorized_operations:
                 operations = ALL_GROUP_OPERATIONS
@@ -56,7 +56,7 @@ class ConsumerGroupDescribeHandler:
                 throttle_time=NO_THROTTLE,
                 groups=tuple(
                     _described(group_id, outcome(future), topics, operations)
-                    for group_id, future in zip(request.group_ids, asked, strict=True)
+                    for group_id, future in asked.items()
                 ),
             )
 

@@ -29,15 +29,15 @@ ALL_GROUP_OPERATIONS: Final = sum(1 << code for code in (3, 6, 8, 10, 11))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeGroupsHandler:
-    """Each group has an answer of its own."""
+    """Each group has an answer of its own, and one however often it is named."""
 
     groups: GroupCoordinator
 
     async def handle(self, request: DescribeGroupsRequest, context: RequestContext) -> object:
         async def wait() -> DescribeGroupsResponse:
-            asked = [self._ask(group_id) for group_id in request.groups]
+            asked = {group_id: self._ask(group_id) for group_id in dict.fromkeys(request.groups)}
             if asked:
-                await asyncio.wait(asked)  # Ended by shards, each in its time.
+                await asyncio.wait(asked.values())  # Ended by shards, each in its time.
             operations = NO_OPERATIONS
             if request.include_authorized_operations:
                 operations = ALL_GROUP_OPERATIONS
@@ -45,7 +45,7 @@ class DescribeGroupsHandler:
                 throttle_time=NO_THROTTLE,
                 groups=tuple(
                     _described(group_id, outcome(future), context.api_version, operations)
-                    for group_id, future in zip(request.groups, asked, strict=True)
+                    for group_id, future in asked.items()
                 ),
             )
 

@@ -1,6 +1,9 @@
-"""OffsetFetch (9): how far groups have come, each in an answer of its own."""
+"""OffsetFetch (9): how far groups have come, each in an answer of its own.
 
-from collections.abc import Iterable, Sequence
+What is asked for twice is answered once: a few bytes must not ask for megabytes.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -45,12 +48,13 @@ class OffsetFetchApi:
         return decode_offset_fetch(view, position, version)
 
     def begin(self, request: OffsetFetchRequest, header: RequestHeader) -> Begun:
-        names = [self._names(group) for group in request.groups]
+        groups = list(_once(request.groups))
+        names = [self._names(group) for group in groups]
 
         def finish(outcomes: Sequence[Outcome]) -> bytes:
             answered = [
                 self._answered(group, known, told, header)
-                for group, known, told in zip(request.groups, names, outcomes, strict=True)
+                for group, known, told in zip(groups, names, outcomes, strict=True)
             ]
             return encode_offset_fetch_response(
                 header.api_version, header.correlation_id, answered, throttle_ms=0
@@ -62,7 +66,7 @@ class OffsetFetchApi:
                 partial(_decide, group, known, requires_stable=request.requires_stable),
                 may_write=False,
             )
-            for group, known in zip(request.groups, names, strict=True)
+            for group, known in zip(groups, names, strict=True)
         ]
         return Begun(asked, finish)
 
@@ -114,6 +118,31 @@ class OffsetFetchApi:
             elif image is not None:
                 topics.append(FetchedTopic(None, image.topic_id.bytes, results))
         return topics
+
+
+def _once(groups: Iterable[FetchGroup]) -> Iterator[FetchGroup]:
+    """All that a group has is asked for once, and so is each partition that is named."""
+    whole: set[str] = set()
+    named: set[tuple[str, str | None, bytes | None, int]] = set()
+    for group in groups:
+        if group.topics is not None:
+            yield group._replace(topics=list(_topics_once(group, group.topics, named)))
+        elif group.group_id not in whole:
+            whole.add(group.group_id)
+            yield group
+
+
+def _topics_once(
+    group: FetchGroup,
+    topics: Iterable[FetchTopic],
+    named: set[tuple[str, str | None, bytes | None, int]],
+) -> Iterator[FetchTopic]:
+    for topic in topics:
+        keys = [(group.group_id, topic.name, topic.topic_id, one) for one in topic.partitions]
+        new = [key for key in dict.fromkeys(keys) if key not in named]
+        named.update(new)
+        if new or not keys:
+            yield topic._replace(partitions=[key[-1] for key in new])
 
 
 def _decide(

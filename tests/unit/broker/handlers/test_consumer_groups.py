@@ -131,3 +131,11 @@ async def test_groups_are_described_by_their_protocol() -> None:
             ApiKey.LIST_GROUPS, {"states_filter": (), "types_filter": ("Consumer",)}
         )
         assert [group.group_id for group in listed.groups] == ["g"]
+
+
+@in_virtual_time
+async def test_a_group_that_is_named_twice_is_described_once() -> None:
+    async with grouped() as one:
+        await beat(one, beating())
+        described = await describe(one, "g", "h", "g")
+        assert [group.group_id for group in described] == ["g", "h"]
