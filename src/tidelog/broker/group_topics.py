@@ -28,8 +28,7 @@ class GroupTopics:
         for name in touched & image.topics.keys():
             topic = image.topics[name]
             known[name] = TopicFacts(topic.topic_id, len(topic.partitions))
-        is_other = any(isinstance(change, TopicCreated | TopicDeleted) for change in changes)
-        self.current = Topics.of(known, self.current.version + is_other)
+        self.current = Topics.of(known)
 
 
 def _topic_of(change: Change) -> str | None:

@@ -17,15 +17,20 @@ class TopicFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """All of them, at one moment. `version` grows whenever a topic is created or deleted."""
+    """All of them, at one moment.
+
+    `version` stands for their names: it is another when a topic is created or deleted, and the same
+    on every broker, because coordinators compare it with what their predecessors wrote.
+    """
 
     by_name: Mapping[str, TopicFacts]
     names: Mapping[TopicId, str]
     version: int
 
     @classmethod
-    def of(cls, by_name: Mapping[str, TopicFacts], version: int) -> "Topics":
+    def of(cls, by_name: Mapping[str, TopicFacts]) -> "Topics":
         names = {facts.topic_id: name for name, facts in by_name.items()}
+        version = _number(blake2b("\0".join(sorted(by_name)).encode(), digest_size=8))
         return cls(by_name, names, version)
 
     def ids(self, names: Iterable[str]) -> frozenset[TopicId]:
@@ -47,8 +52,12 @@ class Topics:
         digest = blake2b(digest_size=8)
         for name in known:
             topic_id, partition_count = self.by_name[name]
-            digest.update(b"%s %s %d\\n" % (name.encode(), topic_id.bytes, partition_count))
-        return int.from_bytes(digest.digest(), "big", signed=True)
+            digest.update(b"%s %s %d\n" % (name.encode(), topic_id.bytes, partition_count))
+        return _number(digest)
 
 
-NO_TOPICS: Final = Topics({}, {}, 0)
+def _number(digest: blake2b) -> int:
+    return int.from_bytes(digest.digest(), "big", signed=True)
+
+
+NO_TOPICS: Final = Topics.of({})

@@ -333,9 +333,9 @@ def test_a_topic_that_was_made_anew_begins_without_offsets() -> None:
     hosted.commit(5, ORDERS, topic_id=first)
     hosted.commit(6, INVOICES)  # By a broker that wrote no ids.
     names = {"orders": TopicFacts(first, 1), "invoices": TopicFacts(second, 4)}
-    hosted.shard.know_topics(Topics.of(names, 1))
+    hosted.shard.know_topics(Topics.of(names))
     assert (hosted.offset(ORDERS), hosted.offset(INVOICES)) == (5, 6)
-    hosted.shard.know_topics(Topics.of({**names, "orders": TopicFacts(second, 1)}, 2))
+    hosted.shard.know_topics(Topics.of({**names, "orders": TopicFacts(second, 1)}))
     assert (hosted.offset(ORDERS), hosted.offset(INVOICES)) == (None, 6)
     assert [fetched.partition for fetched in hosted.fetch()] == [INVOICES]
     hosted.commit(1, ORDERS, topic_id=second)

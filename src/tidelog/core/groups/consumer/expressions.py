@@ -4,15 +4,21 @@ X1  An expression that nobody in the group had before is resolved at once.
 X2  Topics come and go: all expressions of a group are resolved again when there are others than
     at the last time, but not more often than every REFRESH_MIN_MS, and in any case once in
     `group.consumer.regex.refresh.interval.ms`. All together, so that members are moved once.
+    A time that is yet to come was written by somebody whose clock was wrong, and is long ago.
 X3  What an expression stands for is written down: whoever leads after us assigns the same.
+X4  One that has come to stand for more topics than a record holds, or to take too long, stands
+    for what it did before.
+X5  Nobody waits for longer than the visits of one expression take (`patterns.py`), however many
+    there are: what is left is resolved with the next heartbeat, and the longest ago first.
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from tidelog.base.errors import RequestRefused
+from tidelog.core.groups.consumer import patterns
 from tidelog.core.groups.consumer.members import ConsumerMembers
-from tidelog.core.groups.consumer.patterns import Pattern
 from tidelog.core.groups.topics import Topics
 from tidelog.records.consumer_groups import ResolvedExpression
 
@@ -27,16 +33,23 @@ def due(
     unresolved = wanted - members.expressions.keys()
     if unresolved or not wanted:
         return unresolved
-    resolved = [members.expressions[expression] for expression in wanted]
-    age_ms = now_ms - min(found.time_ms for found in resolved)
-    is_outdated = any(found.version != topics.version for found in resolved)
-    is_due = age_ms > refresh_interval_ms or (is_outdated and age_ms > REFRESH_MIN_MS)
-    return wanted if is_due else frozenset()
+
+    def is_old(expression: str, most_ms: int) -> bool:
+        return not 0 <= now_ms - members.expressions[expression].time_ms <= most_ms
+
+    outdated = frozenset(
+        expression
+        for expression in wanted
+        if members.expressions[expression].version != topics.version
+        or is_old(expression, refresh_interval_ms)
+    )
+    is_due = any(is_old(expression, REFRESH_MIN_MS) for expression in outdated)
+    return outdated if is_due else frozenset()
 
 
 def require_matchable(expression: str, topics: Topics) -> None:
     """Raises RequestRefused if `expression` is none, or takes too long."""
-    Pattern(expression).matching(topics.by_name)
+    patterns.Pattern(expression).matching(topics.by_name)
 
 
 def resolve(
@@ -47,10 +60,14 @@ def resolve(
     now_ms: int,
     record_max_bytes: int,
 ) -> dict[str, ResolvedExpression]:
-    """What each stands for now. X4"""
-    resolved = {}
-    for expression in sorted(expressions):
-        found = _matching(expression, topics, record_max_bytes)
+    """What each stands for now, as far as there is time for it. X4, X5"""
+    resolved: dict[str, ResolvedExpression] = {}
+    left = patterns.VISITS_MAX
+    for expression in sorted(expressions, key=partial(_age_order, members)):
+        if left <= 0:
+            break
+        found, visits = _matching(expression, topics, record_max_bytes)
+        left -= visits
         if found is None:
             known = members.expressions.get(expression)
             found = frozenset() if known is None else known.topics
@@ -58,11 +75,19 @@ def resolve(
     return resolved
 
 
-def _matching(expression: str, topics: Topics, record_max_bytes: int) -> frozenset[str] | None:
-    """None if that are too many, or it takes too long: there may be more topics than before."""
+def _age_order(members: ConsumerMembers, expression: str) -> tuple[int, str]:
+    known = members.expressions.get(expression)
+    return (0 if known is None else known.time_ms), expression
+
+
+def _matching(
+    expression: str, topics: Topics, record_max_bytes: int
+) -> tuple[frozenset[str] | None, int]:
+    """The topics, and what it took; None if they are too many, or it takes too long."""
     try:
-        found = Pattern(expression).matching(topics.by_name)
+        pattern = patterns.Pattern(expression)
+        found = pattern.matching(topics.by_name)
     except RequestRefused:
-        return None
+        return None, patterns.VISITS_MAX
     size_bytes = sum(len(topic.encode()) + 3 for topic in found)
-    return found if size_bytes <= record_max_bytes // 2 else None
+    return found if size_bytes <= record_max_bytes // 2 else None, pattern.visits

@@ -61,7 +61,7 @@ class Pattern:
         self._next: dict[tuple[Steps, str, str], Steps] = {}
         # By the place of a set in memory: copies that a repetition makes are one.
         self._held: dict[tuple[int, str], bool] = {}
-        self._visits = 0
+        self.visits = 0
 
     def matches(self, name: str) -> bool:
         """R1"""
@@ -76,7 +76,7 @@ class Pattern:
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
         """Those of `names` that match. Raises RequestRefused if that takes too long. R3"""
-        self._visits = 0
+        self.visits = 0
         return frozenset(name for name in names if self.matches(name))
 
     def _add(self, node: Node, following: int) -> int:
@@ -174,8 +174,8 @@ class Pattern:
 
     def _visit(self, count: int) -> None:
         """R3"""
-        self._visits += count
-        if self._visits > VISITS_MAX:
+        self.visits += count
+        if self.visits > VISITS_MAX:
             raise self._refused("it takes too long to match all topics")
 
 

@@ -58,8 +58,7 @@ class ConsumerHosted(Hosted):
                 self._ids[name] = self._next_id
                 self._next_id += 1
         facts = {name: TopicFacts(topic_id(self._ids[name]), counts[name]) for name in counts}
-        is_new = facts.keys() != self.topics.by_name.keys()
-        self.topics = Topics.of(facts, self.topics.version + is_new)
+        self.topics = Topics.of(facts)
         self.shard.know_topics(self.topics)
 
     def partitions(self, topic: str) -> Partitions:

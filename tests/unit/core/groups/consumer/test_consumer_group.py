@@ -410,6 +410,39 @@ def test_an_expression_that_takes_too_long_stays_as_it_was(monkeypatch: pytest.M
     assert bert.beat() is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
+def test_many_expressions_are_looked_up_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """X5: each heartbeat goes on where the one before stopped, until all are up to date."""
+    world = _world(orders=1)
+    members = [Consumer(world, f"m{number}", expression=f"orde{number}|o.*") for number in range(9)]
+    beat_until_quiet(*members)
+    world.set_topics({"orders": 1, "others": 1})
+    one = patterns.Pattern("orde0|o.*")
+    one.matching(world.topics.by_name)
+    monkeypatch.setattr(patterns, "VISITS_MAX", one.visits * 2)
+    world.advance(10_001)
+
+    def resolved_count() -> int:
+        resolved = world.group().members.expressions.values()
+        return sum(found.topics == {"orders", "others"} for found in resolved)
+
+    counts = []
+    for _ in range(5):
+        members[0].beat()
+        counts.append(resolved_count())
+    assert counts == [2, 4, 6, 8, 9]
+
+
+def test_an_expression_of_a_clock_that_was_ahead_is_looked_up_again() -> None:
+    """X2"""
+    world = _world(orders=1)
+    anna = Consumer(world, "anna", expression="o.*")
+    anna.beat()
+    world.now_ms -= 3_600_000
+    world.set_topics({"orders": 1, "others": 1})
+    beat_until_quiet(anna)
+    assert anna.owned == world.all_partitions()
+
+
 def test_what_is_no_expression_is_refused_and_changes_nothing() -> None:
     world = _world()
     bad = Consumer(world, "anna", expression="(")
