@@ -37,6 +37,8 @@ class GroupContext:
 
     __slots__ = (
         "_effects",
+        "_records",
+        "_transactional",
         "config",
         "consumer_config",
         "now_ms",
@@ -60,14 +62,29 @@ class GroupContext:
         self.now_ms = 0
         self.timers: Deadlines[TimerName] = Deadlines()
         self._effects: list[Effect] = []
+        # The write that is being put together, and whose transaction it belongs to.
+        self._records: list[object] = []
+        self._transactional: Transactional | None = None
 
     def write(self, *records: object, transactional: Transactional | None = None) -> None:
-        """Say in the log what has been decided."""
-        if records:
-            self._effects.append(Write(records, transactional))
+        """Say in the log what has been decided.
+
+        What is decided in one go is one write: a group that is taken back under one protocol is
+        there under the other, also for who finds no more than a part of the log.
+        """
+        if transactional != self._transactional:
+            self._end_write()
+            self._transactional = transactional
+        self._records += records
+
+    def _end_write(self) -> None:
+        if self._records:
+            self._effects.append(Write(tuple(self._records), self._transactional))
+            self._records.clear()
 
     def reply(self, token: Token, answer: object, *, is_held: bool = True) -> None:
         """Answer a request, once all that was written up to here is committed. W2"""
+        self._end_write()
         self._effects.append(Reply(token, answer, is_held))
 
     def set_timer(self, name: TimerName, delay_ms: int) -> None:
@@ -77,9 +94,11 @@ class GroupContext:
     def discard_effects(self) -> None:
         """What was decided last is refused after all, before anybody knew of it."""
         self._effects.clear()
+        self._records.clear()
 
     def take_effects(self) -> Effects:
         """Everything decided since the last time."""
+        self._end_write()
         effects = tuple(self._effects)
         self._effects.clear()
         return effects

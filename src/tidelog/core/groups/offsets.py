@@ -102,11 +102,15 @@ class Offsets:
             if partition in committed or partition in pending:
                 yield OffsetCommitRecord(group_id, partition, None)
 
+    def touched(self, group_id: str) -> Iterator[TopicPartition]:
+        """Where the group has committed something, or is about to; each once."""
+        committed = self._committed.get(group_id, {})
+        yield from committed
+        yield from (one for one in self._open.get(group_id, ()) if one not in committed)
+
     def all_tombstones(self, group_id: str) -> list[OffsetCommitRecord]:
         """What takes back every offset of the group. O3"""
-        partitions = dict.fromkeys(self._committed.get(group_id, ()))
-        partitions.update(dict.fromkeys(self._open.get(group_id, ())))
-        return list(self.tombstones(group_id, partitions))
+        return list(self.tombstones(group_id, self.touched(group_id)))
 
     def expired(
         self, group_id: str, age_base: AgeBase, *, now_ms: int, retention_ms: int

@@ -441,13 +441,8 @@ class GroupShard:
         """S3"""
         self._context.now_ms = now_ms
         for group_id in self._offsets.groups():
-            self._write_tombstones(
-                [
-                    record
-                    for record in self._offsets.all_tombstones(group_id)
-                    if record.partition.topic in topics
-                ]
-            )
+            gone = [one for one in self._offsets.touched(group_id) if one.topic in topics]
+            self._write_tombstones(list(self._offsets.tombstones(group_id, gone)))
         return self._context.take_effects()
 
     def _write_tombstones(self, records: list[OffsetCommitRecord]) -> None:

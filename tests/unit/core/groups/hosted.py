@@ -68,6 +68,8 @@ class Hosted:
     written: list[tuple[GroupRecord, Transactional | None]] = field(default_factory=list)
     markers: list[tuple[int, ProducerId, bool]] = field(default_factory=list)
     """Behind how many records, of whom, whether it commits."""
+    write_ends: list[int] = field(default_factory=list)
+    """Behind how many records each write ended: a coordinator may die between two of them."""
     answers: dict[Token, object] = field(default_factory=dict)
     asked: int = 0
 
@@ -83,11 +85,11 @@ class Hosted:
         self.shard = self.replayed()
         self.perform(self.shard.on_loaded(self.now_ms))
 
-    def replayed(self) -> GroupShard:
-        """A shard that knows what was written."""
+    def replayed(self, count: int | None = None) -> GroupShard:
+        """A shard that knows what was written, or the first `count` records of it."""
         shard = self.new_shard()
         markers = list(self.markers)
-        for position, (record, transactional) in enumerate([*self.written, (None, None)]):
+        for position, (record, transactional) in enumerate([*self.written[:count], (None, None)]):
             while markers and markers[0][0] == position:
                 _, producer_id, is_commit = markers.pop(0)
                 shard.replay_marker(producer_id, is_commit=is_commit)
@@ -112,6 +114,7 @@ class Hosted:
                     for record in records:
                         assert isinstance(record, GroupRecord)
                         self.written.append((record, transactional))
+                    self.write_ends.append(len(self.written))
                 case Reply(token=token, answer=answer):
                     assert token not in self.answers, "answered twice"
                     assert token < self.asked, "answered before it was asked"

@@ -19,6 +19,8 @@ from tests.unit.core.groups.hosted import GROUP, REBALANCE_MS, SESSION_MS
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import TopicPartition
 from tidelog.config.consumer_groups import ConsumerGroupsConfig
+from tidelog.core.groups.classic_group import ClassicGroup
+from tidelog.core.groups.consumer.group import ConsumerGroup
 from tidelog.core.groups.consumer.requests import HeartbeatAnswer
 from tidelog.core.groups.group import Committer
 from tidelog.core.groups.requests import JoinProtocol, LeavingMember
@@ -86,6 +88,24 @@ def test_a_group_is_downgraded_when_its_last_consumer_is_gone() -> None:
     assert old.owned == world.partitions("orders")
     assert old.generation > epoch
     assert ErrorCode.UNKNOWN_MEMBER_ID not in old.seen
+
+
+def test_a_coordinator_that_dies_while_a_group_changes_loses_no_member() -> None:
+    """V1: what takes the group back and what it becomes are one write."""
+    world = _world()
+    old, new = _guest(world, "old"), Consumer(world, "new", topics=_ORDERS)
+    _settle(old)
+    before_upgrade = world.write_ends[-1]
+    _settle(old, new)
+    new.leave()
+    _settle(old)
+    assert _types(world) == "classic"
+    for count in world.write_ends:
+        if count >= before_upgrade:
+            group = world.replayed(count)._groups[GROUP]
+            assert isinstance(group, ClassicGroup | ConsumerGroup)
+            known = group.members if isinstance(group, ClassicGroup) else group.members.by_id
+            assert old.given_id in known
 
 
 def test_a_group_is_downgraded_when_its_last_consumer_is_silent() -> None:
