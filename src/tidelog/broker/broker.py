@@ -228,6 +228,8 @@ class Broker:
             replicas.on_image,
             self.link.on_image,
             groups.on_image,
+            transactions.on_image,
+            verifier.on_image,
         ):
             controller.subscribe(subscriber)
             subscriber(newest, changes_between(image, newest))

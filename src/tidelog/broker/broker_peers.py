@@ -2,15 +2,21 @@
 
 What is asked of this broker takes no connection. A connection that failed is given up, and the next
 question goes over a new one: the broker may be elsewhere when it comes back.
+
+Nor is a broker waited for that is none any more. One that hangs keeps its connections, so that
+nothing but its session tells: who asked it would wait until the request times out, long after
+others have taken its place.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from tidelog.base.errors import WireError
 from tidelog.base.ids import BrokerId
 from tidelog.broker.peers import Peer, PeerUnreachable
+from tidelog.core.controller.changes import BrokerGone, Change
+from tidelog.core.controller.image import ClusterImage
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +56,14 @@ class BrokerPeers:
             if self._peers.get(broker_id) is peer:
                 del self._peers[broker_id]
             return None
+
+    def on_image(self, _image: ClusterImage, changes: Sequence[Change]) -> None:
+        """Whoever waits for a broker that has gone is told that there is no answer."""
+        for change in changes:
+            if isinstance(change, BrokerGone):
+                peer = self._peers.pop(change.broker_id, None)
+                if peer is not None:
+                    peer.close()
 
     def close(self) -> None:
         for peer in self._peers.values():

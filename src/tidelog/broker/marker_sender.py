@@ -13,6 +13,7 @@ Rules:
     K3  Markers that their shard does not wait for any more are not sent: another shard, or another
         broker, has taken over, and by now the producer may be in its next transaction.
     K4  The shard is told when it can write that down; until then it is told again.
+    K5  A broker that has left the cluster is not waited for: whoever leads instead is told.
 
 A leader that has a newer epoch of the producer than the marker's knows enough: the transaction is
 not open there any more, and never will be.
@@ -30,6 +31,8 @@ from tidelog.broker.broker_peers import BrokerPeers, Connect
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.peers import Peer
 from tidelog.broker.shard_runner import ShardRunner
+from tidelog.core.controller.changes import Change
+from tidelog.core.controller.image import ClusterImage
 from tidelog.core.coordinators import NO_EFFECTS, Effects, Token
 from tidelog.core.transactions.answers import WriteMarkers
 from tidelog.core.transactions.coordinator import TransactionShard
@@ -147,6 +150,10 @@ class MarkerSender:
         Begun in the next turn: the shard is in the middle of what it decides.
         """
         self._loop.call_soon(self._route, Sending(runner, markers), markers.partitions)
+
+    def on_image(self, image: ClusterImage, changes: Sequence[Change]) -> None:
+        """K5"""
+        self._peers.on_image(image, changes)
 
     def close(self) -> None:
         self._peers.close()

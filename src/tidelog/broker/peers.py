@@ -98,6 +98,7 @@ class Peer:
         self.turns = turns
         self._connection: _PeerConnection | None = None
         self._connecting: asyncio.Lock = asyncio.Lock()
+        self._attempt: asyncio.Timeout | None = None
         self._last_correlation_id = 0
         self._is_closed = False
         self.shortcut: AnswerShortcut | None = None
@@ -152,6 +153,8 @@ class Peer:
         self._is_closed = True
         if self._connection is not None:
             self._connection.fail("connection given up")
+        if self._attempt is not None and not self._attempt.expired():
+            self._attempt.reschedule(self._loop.time())
 
     async def connect(self) -> None:
         """Make a connection if there is none. Raises PeerUnreachable."""
@@ -160,6 +163,7 @@ class Peer:
         async with self._connecting:
             if self.is_connected:
                 return
+            self._require_open()
             connection = _PeerConnection(
                 self.address,
                 loop=self._loop,
@@ -169,14 +173,22 @@ class Peer:
             )
             connection.shortcut = self.shortcut
             try:
-                async with asyncio.timeout(self._timeout_s):
+                async with asyncio.timeout(self._timeout_s) as self._attempt:
                     await self._network.connect(*self.address, lambda: connection)
+                self._require_open()
             except (OSError, TimeoutError) as error:
+                self._require_open()
                 raise PeerUnreachable(f"cannot connect to {_name(self.address)}: {error}") from None
-            if self._is_closed:
+            except PeerUnreachable:
                 connection.fail("connection given up")
-                raise PeerUnreachable("connection given up")
+                raise
+            finally:
+                self._attempt = None
             self._connection = connection
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise PeerUnreachable("connection given up")
 
 
 class _PeerConnection(asyncio.BufferedProtocol):

@@ -6,7 +6,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final, cast
 
@@ -16,6 +16,8 @@ from tidelog.broker.marker_sender import MarkerSender
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.shard_runner import ShardRunner
 from tidelog.config.transactions import TransactionsConfig
+from tidelog.core.controller.changes import Change
+from tidelog.core.controller.image import ClusterImage
 from tidelog.core.coordinators import NO_EFFECTS, Effects, Token, Transactional
 from tidelog.core.transactions.answers import TransactionLimits, WriteMarkers
 from tidelog.core.transactions.coordinator import TransactionShard
@@ -139,6 +141,10 @@ class TransactionCoordinator:
     def ask_all(self, decide: Decide) -> "list[asyncio.Future[object]]":
         """What each shard of this broker replies."""
         return [runner.ask(decide, may_write=False) for runner in self.shards]
+
+    def on_image(self, image: ClusterImage, changes: Sequence[Change]) -> None:
+        """Who is to be told how transactions ended may be somebody else now."""
+        self._markers.on_image(image, changes)
 
     def end(self) -> None:
         """This broker stops."""

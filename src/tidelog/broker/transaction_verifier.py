@@ -16,6 +16,7 @@ Rules:
         the producer tries again.
     A3  A coordinator that is still busy with the producer's last transaction is asked again for a
         while: producers expect that code only of the first write, and then wait for long.
+    A4  A coordinator that has left the cluster is not waited for.
 """
 
 import asyncio
@@ -31,6 +32,8 @@ from tidelog.broker.broker_peers import BrokerPeers, Connect
 from tidelog.broker.internal_topics import TRANSACTION_STATE
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.peers import Peer
+from tidelog.core.controller.changes import Change
+from tidelog.core.controller.image import ClusterImage
 from tidelog.core.coordinators import partition_of
 from tidelog.wire.add_partitions_to_txn import (
     AddedPartitions,
@@ -118,6 +121,10 @@ class TransactionVerifier:
                 return codes
             await asyncio.sleep(min(backoff_s, self._retry_backoff_s))
             backoff_s *= 2
+
+    def on_image(self, image: ClusterImage, changes: Sequence[Change]) -> None:
+        """A4"""
+        self._peers.on_image(image, changes)
 
     def close(self) -> None:
         self._peers.close()

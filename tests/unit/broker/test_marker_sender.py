@@ -1,4 +1,4 @@
-"""D3: leaders are told how transactions ended, until they know: K1-K4 of `marker_sender.py`.
+"""D3: leaders are told how transactions ended, until they know: K1-K5 of `marker_sender.py`.
 
 The coordinator is a real one. This broker's partitions and the other broker are the test's.
 """
@@ -162,6 +162,12 @@ class Coordinating:
         assert metadata is not None
         return metadata.state.title
 
+    def leave(self, broker_id: BrokerId) -> None:
+        """Its session has ended."""
+        gone = BrokerGone(broker_id)
+        self.world.decide(gone)
+        self.coordinator.on_image(self.world.image, [gone])
+
     def hear_there(self) -> None:
         """The other broker reads what has arrived, and answers."""
         connection = self.far_end.connection
@@ -267,6 +273,33 @@ async def test_broker_that_does_not_answer_is_asked_over_a_new_connection() -> N
         await asyncio.sleep(SECONDS)
         one.hear_there()
         await one.world.settle()
+        assert await one.state("a") == "CompleteCommit"
+
+
+@in_virtual_time
+async def test_who_leads_instead_of_a_broker_that_hung_is_told_at_once() -> None:
+    """K5. It keeps its connections and says nothing, until its session ends."""
+    async with coordinating(led_by(OTHER)) as one:
+        await one.commit("a", await one.begin("a", 0))
+        assert one.far_end.connection.requests()
+        one.leave(OTHER)
+        one.world.change("t", led_by_us(1))
+        await asyncio.sleep(RETRY_BACKOFF_MAX_S)
+        assert one.far_end.connection.is_closed
+        assert one.here.partitions == [[0]]
+        assert await one.state("a") == "CompleteCommit"
+
+
+@in_virtual_time
+async def test_broker_whose_host_is_gone_is_not_waited_for_either() -> None:
+    """K5"""
+    async with coordinating(led_by(OTHER)) as one:
+        one.far_end.is_silent = True
+        await one.commit("a", await one.begin("a", 0))
+        assert one.far_end.attempts == 1
+        one.leave(OTHER)
+        one.world.change("t", led_by_us(1))
+        await asyncio.sleep(RETRY_BACKOFF_MAX_S)
         assert await one.state("a") == "CompleteCommit"
 
 

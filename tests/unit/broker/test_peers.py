@@ -265,6 +265,21 @@ async def test_closing_tells_whoever_waits_also_for_the_connection() -> None:
     assert far.connection.is_closed
 
 
+@in_virtual_time
+async def test_closing_ends_the_waiting_for_a_connection_that_is_not_made() -> None:
+    far = FarEnd()
+    far.is_silent = True
+    peer = far.peer()
+    waiting = [asyncio.create_task(peer.connect()) for _ in range(2)]
+    await asyncio.sleep(0.1)
+    peer.close()
+    for one in waiting:
+        with pytest.raises(PeerUnreachable, match="given up"):
+            await one
+    assert asyncio.get_running_loop().time() == pytest.approx(0.1)
+    assert far.attempts == 1
+
+
 def hostile() -> dict[str, bytes]:
     return {
         "negative length": struct.pack(">ii", -1, 1),

@@ -1,4 +1,4 @@
-"""Asking transaction coordinators, here and elsewhere (D3, KIP-890): A1-A3."""
+"""Asking transaction coordinators, here and elsewhere (D3, KIP-890): A1-A4."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -12,6 +12,7 @@ from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import TopicPartition
 from tidelog.broker.internal_topics import TRANSACTION_STATE
 from tidelog.broker.transaction_verifier import VERSION, Codes, Question, TransactionVerifier
+from tidelog.core.controller.changes import BrokerGone
 from tidelog.wire.add_partitions_to_txn import (
     AddedPartitions,
     AddedResult,
@@ -207,6 +208,17 @@ async def test_a_broker_that_is_silent_is_given_up() -> None:
     async with asking(is_here=False) as one:
         answer = one.ask(T0)
         await asyncio.sleep(one.far.timeout_ms / 1000 + 1)
+        assert answer.result() == {T0: ErrorCode.NETWORK_EXCEPTION}
+
+
+@in_virtual_time
+async def test_a_broker_that_hung_is_given_up_when_its_session_ends() -> None:
+    """A4, A2"""
+    async with asking(is_here=False) as one:
+        answer = one.ask(T0)
+        await one.settle()
+        one.verifier.on_image(one.world.image, [BrokerGone(OTHER)])
+        await one.settle()
         assert answer.result() == {T0: ErrorCode.NETWORK_EXCEPTION}
 
 
