@@ -10,6 +10,7 @@ starts over.
 """
 
 from collections.abc import Iterator
+from itertools import accumulate
 
 from tidelog.base.errors import CorruptBatch, DamagedLog, RequestRefused, StorageError
 from tidelog.base.ids import NO_TIMESTAMP, Offset
@@ -22,30 +23,49 @@ from tidelog.storage.ids_file import read_digests, write_digests
 from tidelog.storage.index_file import IndexUnusable
 from tidelog.storage.log import Log
 from tidelog.storage.readable_log import segment_number
-from tidelog.storage.scan import header_at
+from tidelog.storage.scan import batch_headers, header_at
 from tidelog.storage.segment import Segment
 
 SLICE_BYTES = 1024 * 1024
 
 
 def first_needed(log: Log, *, remembered_ms: int) -> tuple[Offset, int]:
-    """Where to begin, so that no id is missed that may still matter; and the log time there.
+    """Where to begin, so that no id is missed that may still matter; and a time.
 
-    Everything before is older than `remembered_ms`, by the log's own time. The time indexes know.
+    Everything before is older than `remembered_ms`, by the log's own time. The time indexes know;
+    but they count markers, which the log's time does not. So what they say is taken for the time
+    before a segment at the most, and from there on the log's time is what records say at the least.
+    The time is not before the log's, and what is seen at it is forgotten at the end of the log.
     """
     access = BlockingAccess(log.files)
     segments = log.segments
     try:
-        newest_ms = [segment.max_timestamp(access)[0] for segment in segments]
-    except IndexUnusable:
-        return segments[0].base_offset, NO_TIMESTAMP
-    before_ms = NO_TIMESTAMP
-    oldest_ms = max(newest_ms) - remembered_ms
-    for segment, largest_ms in zip(segments, newest_ms, strict=True):
-        if max(before_ms, largest_ms) > oldest_ms:
-            return segment.base_offset, before_ms
-        before_ms = max(before_ms, largest_ms)
-    return segments[-1].base_offset, before_ms
+        newest_ms = (segment.max_timestamp(access)[0] for segment in segments)
+        before_ms = [*accumulate(newest_ms, max, initial=NO_TIMESTAMP)]
+        log_time_ms = NO_TIMESTAMP
+        for number in reversed(range(len(segments))):
+            log_time_ms = max(log_time_ms, _time_of_records(segments[number], access))
+            if before_ms[number] <= log_time_ms - remembered_ms:
+                return segments[number].base_offset, before_ms[number]
+    except (IndexUnusable, StorageError):
+        pass  # Whoever reads all of the log learns what is wrong with it.
+    return segments[0].base_offset, NO_TIMESTAMP
+
+
+def _time_of_records(segment: Segment, access: BlockingAccess) -> int:
+    """The largest timestamp of a segment, or another one if that is of a marker."""
+    largest_ms, relative_offset = segment.max_timestamp(access)
+    if largest_ms == NO_TIMESTAMP:
+        return NO_TIMESTAMP
+    file = segment.open(access)
+    position = segment.position_of(segment.base_offset + relative_offset, access)
+    if not header_at(file, position).is_control:
+        return largest_ms
+    headers = batch_headers(
+        file, base_offset=segment.base_offset, position=0, end_position=segment.size_bytes
+    )
+    of_records = (header.max_timestamp_ms for _, header in headers if not header.is_control)
+    return next(of_records, NO_TIMESTAMP)
 
 
 class DigestReader:

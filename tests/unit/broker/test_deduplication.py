@@ -530,6 +530,26 @@ async def test_id_of_a_committed_transaction_counts() -> None:
 
 
 @in_virtual_time
+async def test_id_of_a_committed_transaction_counts_whatever_time_its_records_tell_of() -> None:
+    """Markers have the broker's time. A restarted leader has to come to the same verdict."""
+    async with broker_world() as world:
+        await topic(world, internal_segment_bytes="150")
+        long_ago_ms = NOW_MS - 100 * WINDOW_MS
+        for sequence, one in enumerate(("a", "b", "c")):
+            sent = batch(
+                one, at_ms=long_ago_ms, producer=5, sequence=sequence, is_transactional=True
+            )
+            await send(world, sent)
+            await end(world, 5, commit=True)
+        again = [await send(world, batch(one, at_ms=long_ago_ms)) for one in ("a", "b", "c")]
+        assert [one.base_offset for one in again] == [0, 2, 4]
+        world.configure("t", {})
+        world.configure("t", {**BY_HEADER, "internal.segment.bytes": "150"})
+        again = [await send(world, batch(one, at_ms=long_ago_ms)) for one in ("a", "b", "c")]
+        assert [one.base_offset for one in again] == [0, 2, 4]
+
+
+@in_virtual_time
 async def test_id_of_another_open_transaction_is_to_be_sent_again() -> None:
     async with broker_world() as world:
         await topic(world)

@@ -299,6 +299,30 @@ def test_reading_begins_where_something_may_still_matter(
     assert first_needed(log, remembered_ms=remembered_ms) == expected
 
 
+def marked(folder: LogFolder, *times_ms: int) -> Log:
+    """A segment of a record and a marker for each of the times; markers are a minute later."""
+    log = folder.open_log()
+    for number, at_ms in enumerate(times_ms):
+        offset = log.log_end_offset
+        append_batch(log, keyed(offset, f"key-{number}", at_ms=at_ms, producer=7))
+        key, value = encode_transaction_end(TransactionEnd(ControlType.COMMIT, 0))
+        records = [Record(offset + 1, at_ms + 60_000, key, value, ())]
+        append_batch(log, keyed(0, producer=7, is_control=True, records=records))
+    return log
+
+
+def test_markers_are_not_the_time_of_the_log(folder: LogFolder) -> None:
+    log = marked(folder, 1_000, 2_000, 61_000)
+    assert len(log.segments) == 3
+    assert first_needed(log, remembered_ms=60_000) == (0, -1)
+
+
+def test_what_is_before_all_markers_of_a_time_is_not_read(folder: LogFolder) -> None:
+    log = marked(folder, 1_000, 2_000, 100_000_000)
+    start, log_time_ms = first_needed(log, remembered_ms=40_000)
+    assert (start, log_time_ms) == (log.segments[-1].base_offset, 62_000)
+
+
 def test_time_of_the_log_does_not_go_back(folder: LogFolder) -> None:
     log = timed(folder, 9_000, 1, 2, 3, 4, 5)
     assert first_needed(log, remembered_ms=1_000) == (0, -1)

@@ -4,13 +4,15 @@ An index is told every batch of a log in order, and is then asked about batches 
 appended. What it says depends on nothing but those batches, so whoever has the same log decides
 alike: a new leader, a restarted one.
 
-    log time     the largest timestamp of any batch so far; it never goes back
+    log time     the largest timestamp of any batch of records so far; it never goes back
     seen at      the log time when a record was appended
     duplicate    the timestamp of its batch - seen at < window
     forgotten    log time - seen at >= window + grace, or `ids_max` others were stored after it
 
 The grace keeps one producer's wrong clock from closing everybody's window: a batch from the future
 moves the log time, but the timestamps of the others' batches are compared with what they were.
+Markers of transactions do not move it: they have a broker's time, and the records may tell of things
+long past.
 
 Rules:
 
@@ -154,7 +156,6 @@ class IdIndex:
         """The log has this batch next, whoever wrote it."""
         assert digest.base_offset >= self.end_offset, (digest, self.end_offset)
         self.end_offset = Offset(digest.last_offset + 1)  # I1
-        self.log_time_ms = max(self.log_time_ms, digest.max_timestamp_ms)
         match digest.kind:
             case BatchKind.COMMIT:
                 self._settle(digest.producer_id, is_committed=True)
@@ -167,6 +168,7 @@ class IdIndex:
         self._forget()
 
     def _add(self, digest: BatchDigest) -> None:
+        self.log_time_ms = max(self.log_time_ms, digest.max_timestamp_ms)
         if not digest.entries:
             return
         is_pending = digest.kind is BatchKind.TRANSACTIONAL

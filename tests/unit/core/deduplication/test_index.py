@@ -150,8 +150,8 @@ def in_transaction(offset: int, *ids: int, producer: int, at_ms: int = 0) -> Bat
     return batch(offset, *ids, producer=producer, kind=BatchKind.TRANSACTIONAL, at_ms=at_ms)
 
 
-def marker(offset: int, kind: BatchKind, *, producer: int) -> BatchDigest:
-    return batch(offset, producer=producer, kind=kind)
+def marker(offset: int, kind: BatchKind, *, producer: int, at_ms: int = 0) -> BatchDigest:
+    return batch(offset, producer=producer, kind=kind, at_ms=at_ms)
 
 
 def test_id_in_its_own_open_transaction_is_a_duplicate() -> None:
@@ -174,6 +174,15 @@ def test_commit_decides_that_it_is_a_duplicate() -> None:
     seen.on_batch(in_transaction(0, 1, producer=7))
     seen.on_batch(marker(1, BatchKind.COMMIT, producer=7))
     assert judge(seen, 1) == dropped((0, 0))
+
+
+def test_marker_does_not_move_the_time_of_the_log() -> None:
+    """A broker stamps it with its own clock; records may tell of things long past."""
+    seen = index()
+    seen.on_batch(in_transaction(0, 1, producer=7, at_ms=1_000))
+    long_after_ms = 1_000 + remembered_ms(WINDOW_MS)
+    seen.on_batch(marker(1, BatchKind.COMMIT, producer=7, at_ms=long_after_ms))
+    assert judge(seen, 1, at_ms=1_000) == dropped((0, 0))
 
 
 def test_abort_decides_that_it_is_new() -> None:
@@ -221,7 +230,8 @@ class Log:
         found = []
         log_time_ms = -1
         for at, one in enumerate(self.batches):
-            log_time_ms = max(log_time_ms, one.max_timestamp_ms)
+            if one.kind in (BatchKind.PLAIN, BatchKind.TRANSACTIONAL):
+                log_time_ms = max(log_time_ms, one.max_timestamp_ms)
             state = self._state(one, at)
             found += [
                 (print_, one.base_offset + delta, log_time_ms, state, one.producer_id)
@@ -323,9 +333,11 @@ class Histories(RuleBasedStateMachine):
     @rule(
         producer=st.sampled_from(PRODUCERS),
         kind=st.sampled_from((BatchKind.COMMIT, BatchKind.ABORT)),
+        skew_ms=skew_ms,
     )
-    def end(self, producer: int, kind: BatchKind) -> None:
-        self.store(batch(self.log.end_offset, producer=producer, kind=kind))
+    def end(self, producer: int, kind: BatchKind, skew_ms: int) -> None:
+        at_ms = max(0, self.now_ms + skew_ms)
+        self.store(batch(self.log.end_offset, producer=producer, kind=kind, at_ms=at_ms))
 
     @precondition(lambda self: self.log.batches)
     @rule(cut=st.integers(0, 3))
