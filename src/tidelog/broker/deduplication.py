@@ -161,7 +161,7 @@ class Deduplicator:
     def catch_up(self, sent: SentIds | None) -> "asyncio.Future[SentIds | None]":
         """Done when the index is current, or cannot be: the partition is not led here any more.
 
-        The result is `sent`, which is as good as before.
+        The result is `sent`.
         """
         caught_up: asyncio.Future[SentIds | None] = asyncio.get_running_loop().create_future()
         self._waiting.append((caught_up, sent))
@@ -205,6 +205,12 @@ class Deduplicator:
 
     # -- a batch ---------------------------------------------------------------------------------
 
+    def _ids(self, header: BatchHeader, records: BytesLike, sent: SentIds | None) -> SentIds | None:
+        """What was read already, unless the topic's ids are somewhere else by now."""
+        if sent is not None and sent.source == self._settings.source:
+            return sent
+        return self.ids_at_once(header, records)
+
     def ids_at_once(self, header: BatchHeader, records: BytesLike) -> SentIds | None:
         """The ids of a client's batch; None if a thread should read them (`ids_of`)."""
         if _is_quick(header, records):
@@ -226,7 +232,7 @@ class Deduplicator:
         """
         if not self.is_current:
             return Preparation.CATCH_UP
-        sent = sent or self.ids_at_once(header, records)
+        sent = self._ids(header, records, sent)
         if sent is None:
             return Preparation.READ_IDS
         seen = self.judge(header, sent.entries, timestamp_ms=timestamp_ms)
@@ -237,7 +243,7 @@ class Deduplicator:
         if sent.dropped != seen.deltas:
             if not _is_quick(header, records):
                 return Preparation.LEAVE_OUT
-            sent = without_duplicates(header, records, sent.entries, seen.deltas, self._log_time_ms)
+            sent = without_duplicates(header, records, sent, seen.deltas, self._log_time_ms)
         assert sent.rest is not None
         return Unseen(sent.rest, read_header(sent.rest, 0), sent.kept_entries, seen)
 
@@ -267,7 +273,7 @@ class Deduplicator:
                     without_duplicates,
                     header,
                     records,
-                    sent.entries,
+                    sent,
                     seen.deltas,
                     self._log_time_ms,
                 )
@@ -287,7 +293,7 @@ class Deduplicator:
         """
         if not self.is_current:
             return Preparation.CATCH_UP
-        sent = sent or self.ids_at_once(header, records)
+        sent = self._ids(header, records, sent)
         if sent is None:
             return Preparation.READ_IDS
         try:

@@ -15,6 +15,8 @@ from tidelog.records.record import uncompressed_payload
 class SentIds(NamedTuple):
     """What was read out of a batch, and made of it."""
 
+    source: IdSource
+    """Where they were: the topic may be told another one before they are judged."""
     entries: bytes
     dropped: tuple[int, ...]
     """The offset deltas of what `rest` lacks."""
@@ -38,16 +40,16 @@ def ids_of(header: BatchHeader, records: BytesLike, source: IdSource) -> SentIds
         entries = read_ids(payload, header.record_count, source, must_be_consecutive=True)
     except CorruptBatch as error:
         raise RequestRefused(ErrorCode.INVALID_RECORD, str(error)) from error
-    return SentIds(entries, (), None)
+    return SentIds(source, entries, (), None)
 
 
 def without_duplicates(
     header: BatchHeader,
     records: BytesLike,
-    entries: bytes,
+    sent: SentIds,
     dropped: tuple[int, ...],
     log_time_ms: int,
 ) -> SentIds:
-    """The batch without the records at the offset deltas `dropped`, of which it has ids."""
+    """The batch without the records at the offset deltas `dropped`, which it has sent."""
     kept = without(uncompressed_payload(header, records), header.record_count, dropped)
-    return SentIds(entries, dropped, rewritten(header, kept, log_time_ms=log_time_ms))
+    return sent._replace(dropped=dropped, rest=rewritten(header, kept, log_time_ms=log_time_ms))

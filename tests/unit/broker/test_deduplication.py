@@ -1,5 +1,7 @@
 """D5: a record that was sent before is dropped, whoever leads and whatever happened before."""
 
+from random import Random
+
 import pytest
 
 from tests.support.batches import NOW_MS, with_payload
@@ -217,6 +219,36 @@ async def test_another_header_or_a_longer_window_is_read_from_the_log() -> None:
         world.configure("t", {"tidelog.dedup.header": "nothing-has-it"})
         await send(world, batch("a"))
         assert stored_ids(world) == [(0, "a"), (1, "b"), (2, "a")]
+
+
+@in_virtual_time
+async def test_batch_that_waits_is_judged_by_what_the_topic_is_told_meanwhile() -> None:
+    def keyed(guid: bytes) -> bytearray:
+        values = [(key, noise) for key, noise in ((b"k", b""), (b"l", random.randbytes(2**15)))]
+        return encode_batch(
+            [
+                Record(at, NOW_MS, key, value, (("guid", guid + key),))
+                for at, (key, value) in enumerate(values)
+            ],
+            leader_epoch=-1,
+            codec=Codec.GZIP,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            is_transactional=False,
+            is_control=False,
+        )
+
+    random = Random(1)
+    async with broker_world() as world:
+        await topic(world)
+        await send(world, keyed(b"first"))
+        world.executor.hold(URGENT)
+        waiting = world.produce("t", keyed(b"second"))
+        world.configure("t", {"tidelog.dedup": "key"})
+        world.executor.release(URGENT)
+        await world.settle()
+        assert (waiting.base_offset, len(stored_ids(world))) == (0, 2)
 
 
 @in_virtual_time

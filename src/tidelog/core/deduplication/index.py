@@ -11,7 +11,7 @@ alike: a new leader, a restarted one.
 
 The grace keeps one producer's wrong clock from closing everybody's window: a batch from the future
 moves the log time, but the timestamps of the others' batches are compared with what they were.
-Markers of transactions do not move it: they have a broker's time, and the records may tell of things
+Markers of transactions do not move it: they have a broker's time, and records may tell of things
 long past.
 
 Rules:
