@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from tidelog.config.broker import BROKER_SETTINGS, OWN_PREFIX
+from tidelog.config.group import GROUP_SETTINGS, broker_synonym
 from tidelog.config.option import DOUBLE_MAX, LONG_MAX, Setting
 from tidelog.config.topic import BROKER_SYNONYMS, TOPIC_SETTINGS
 
@@ -31,6 +32,11 @@ def page() -> str:
             "## Topics\n",
             "Set per topic; the broker setting in the last column is the default for all topics.\n",
             *_table(TOPIC_SETTINGS, "broker setting", _synonyms),
+            "",
+            "## Groups\n",
+            "Set per group of the consumer protocol; the broker setting in the last column is\n"
+            "what other groups have, and `group.consumer.min.*` and `max.*` bound it.\n",
+            *_table(GROUP_SETTINGS, "broker setting", _group_synonym),
             "",
             "## Brokers\n",
             *_table(kafkas, "change", _change),
@@ -79,6 +85,10 @@ def _bounds(setting: Setting) -> str:
 
 def _synonyms(setting: Setting) -> str:
     return ", ".join(f"`{name}`" for name in BROKER_SYNONYMS.get(setting.name, ()))
+
+
+def _group_synonym(setting: Setting) -> str:
+    return f"`{broker_synonym(setting.name)}`"
 
 
 def _change(setting: Setting) -> str:

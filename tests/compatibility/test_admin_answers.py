@@ -35,7 +35,7 @@ from tidelog.wire.api import ApiKey
 pytestmark = pytest.mark.one_broker
 
 SETTINGS = {"log.retention.hours": "100", "broker.rack": "r1", "num.partitions": "2"}
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 NO_TIME = timedelta(0)
 NEGATIVE_TIME = timedelta(milliseconds=-1)
@@ -265,6 +265,39 @@ def test_settings_of_brokers_are_altered_alike(pair: Pair) -> None:
         pair.assert_same(*configs_of((TOPIC, "b-topic", None)))
     for resource in ("2", "abc", "-1", "01"):
         pair.assert_same(*configs_of((BROKER, resource, ("broker.rack",))))
+
+
+SESSION, HEARTBEAT, ASSIGNMENT = GROUP_SETTINGS = (
+    "consumer.session.timeout.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.assignment.interval.ms",
+)
+GROUP_ALTERATIONS: Mapping[str, tuple[str, Sequence[tuple[str, int, str | None]]]] = {
+    "set": ("g", [(SESSION, SET, "50000"), (HEARTBEAT, SET, "6000")]),
+    "set what is another kind's": ("g", [("retention.ms", SET, "5")]),
+    "set too small": ("g", [(SESSION, SET, "44999")]),
+    "set too large": ("g", [(SESSION, SET, "60001")]),
+    "set wrongly": ("g", [(SESSION, SET, "x")]),
+    "set null": ("g", [(SESSION, SET, None)]),
+    "append": ("g", [(SESSION, APPEND, "1")]),
+    "set one more": ("g", [(ASSIGNMENT, SET, "2000")]),
+    "interval too large": ("g", [(ASSIGNMENT, SET, "15001")]),
+    "delete": ("g", [(HEARTBEAT, DELETE, None)]),
+    "delete what is not set": ("g", [("no.such", DELETE, None)]),
+    "for all": ("", [(SESSION, SET, "50000")]),
+    "of an odd name": ("a/b .", [(SESSION, SET, "50000")]),
+}
+
+
+def test_settings_of_groups_are_altered_alike(pair: Pair) -> None:
+    for name, alterations in GROUP_ALTERATIONS.values():
+        pair.assert_same(*alter(GROUP, name, *alterations, validate_only=True))
+        pair.assert_same(*alter(GROUP, name, *alterations))
+        pair.assert_same(*configs_of((GROUP, name, GROUP_SETTINGS)))
+        pair.assert_same(ApiKey.LIST_CONFIG_RESOURCES, {"resource_types": (GROUP,)})
+    for replacement in ({SESSION: "46000"}, {"no.such": "1"}, {}):
+        pair.assert_same(*replace((GROUP, "r", replacement)))
+        pair.assert_same(*configs_of((GROUP, "r", GROUP_SETTINGS)))
 
 
 @pytest.mark.parametrize("kind", [0, 1, 3, 99, -3])

@@ -205,6 +205,19 @@ class TestConfigCommand:
         tools.configs("--alter", *entity, "--delete-config", "max.message.bytes")
         assert "max.message.bytes" not in tools.configs("--describe", *entity)
 
+    def test_group_setting_is_changed_and_taken_back(self, tools: KafkaTools) -> None:
+        entity = ("--entity-type", "groups", "--entity-name", "configured")
+        tools.configs("--alter", *entity, "--add-config", "consumer.session.timeout.ms=50000")
+        assert (
+            "consumer.session.timeout.ms=50000 sensitive=false synonyms="
+            "{DYNAMIC_GROUP_CONFIG:consumer.session.timeout.ms=50000, "
+            "DEFAULT_CONFIG:group.consumer.session.timeout.ms=45000}"
+            in tools.configs("--describe", *entity)
+        )
+        assert "configured" in tools.configs("--describe", "--entity-type", "groups")
+        tools.configs("--alter", *entity, "--delete-config", "consumer.session.timeout.ms")
+        assert "consumer.session.timeout.ms" not in tools.configs("--describe", *entity)
+
     @pytest.mark.parametrize(
         "setting", ["max.message.bytes=abc", "cleanup.policy=sometimes", "no.such.setting=1"]
     )

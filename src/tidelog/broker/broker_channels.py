@@ -37,6 +37,7 @@ from tidelog.core.controller.changes import (
     Change,
     ClientConfigChanged,
     ControllerChanged,
+    GroupConfigChanged,
     PartitionChanged,
     PartitionsAdded,
     ReplicasFailed,
@@ -250,6 +251,8 @@ class BrokerChannels:
                 self._note_entity(EntityKind.BROKER, messages.entity_name(broker_id))
             case ClientConfigChanged(name, _):
                 self._note_entity(EntityKind.CLIENT, name)
+            case GroupConfigChanged(name, _):
+                self._note_entity(EntityKind.GROUP, name)
             case ReplicasFailed(broker_id, _):
                 for channel in self._channels.values():
                     channel.untold.failed[broker_id] = None

@@ -20,6 +20,7 @@ from tidelog.core.controller.changes import (
     Change,
     ClientConfigChanged,
     ControllerChanged,
+    GroupConfigChanged,
     PartitionChanged,
     PartitionsAdded,
     TopicConfigChanged,
@@ -124,6 +125,8 @@ def _settings_of(image: ClusterImage, kind: EntityKind, name: str) -> Settings:
             return image.broker_config(_broker_of(name))
         case EntityKind.CLIENT:
             return image.client_configs.get(name, {})
+        case EntityKind.GROUP:
+            return image.group_config(name)
 
 
 def all_entities(image: ClusterImage) -> Iterator[tuple[EntityKind, str]]:
@@ -131,6 +134,7 @@ def all_entities(image: ClusterImage) -> Iterator[tuple[EntityKind, str]]:
     yield from ((EntityKind.TOPIC, name) for name in image.topic_configs)
     yield from ((EntityKind.BROKER, entity_name(each)) for each in image.broker_configs)
     yield from ((EntityKind.CLIENT, name) for name in image.client_configs)
+    yield from ((EntityKind.GROUP, name) for name in image.group_configs)
 
 
 def entity_name(broker_id: BrokerId | None) -> str:
@@ -271,6 +275,7 @@ def _image_from(
             _broker_of(name): each for name, each in settings[EntityKind.BROKER].items()
         },
         client_configs=settings[EntityKind.CLIENT],
+        group_configs=settings[EntityKind.GROUP],
     )
 
 
@@ -349,6 +354,8 @@ def _settings_changes(image: ClusterImage, request: UpdateMetadataRequest) -> It
                 yield BrokerConfigChanged(_broker_of(entity.name), settings)
             case EntityKind.CLIENT:
                 yield ClientConfigChanged(entity.name, settings)
+            case EntityKind.GROUP:
+                yield GroupConfigChanged(entity.name, settings)
 
 
 def partitions_of(

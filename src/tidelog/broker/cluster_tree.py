@@ -44,6 +44,7 @@ from tidelog.core.controller.changes import (
     BrokerConfigChanged,
     Change,
     ClientConfigChanged,
+    GroupConfigChanged,
     PartitionChanged,
     PartitionsAdded,
     TopicConfigChanged,
@@ -251,6 +252,7 @@ class ClusterTree:
             topic_configs=await self._configs(nodes.TOPIC_CONFIGS, found.topics),
             broker_configs=await self._broker_configs(),
             client_configs=await self._configs(nodes.CLIENT_CONFIGS, None),
+            group_configs=await self._group_configs(),
         )
         changes = await self._coordinator.children(nodes.CONFIG_CHANGES)
         numbers = map(nodes.config_change_number, changes)
@@ -366,6 +368,10 @@ class ClusterTree:
             for name, configs in found.items()
         }
 
+    async def _group_configs(self) -> dict[str, Settings]:
+        found = await self._configs(nodes.GROUP_CONFIGS, None)
+        return {nodes.group_of(name): configs for name, configs in found.items()}
+
     async def _configs(self, folder: str, wanted: Collection[str] | None) -> dict[str, Settings]:
         """Settings by the name of their entity; those of nobody in `wanted` are left out."""
         names = await self._coordinator.children(folder)
@@ -437,6 +443,8 @@ class ClusterTree:
                 yield self._put_config(nodes.broker_config_path(broker_id), configs)
             case ClientConfigChanged(client, configs):
                 yield self._put_config(nodes.client_config_path(client), configs)
+            case GroupConfigChanged(group_id, configs):
+                yield self._put_config(nodes.group_config_path(group_id), configs)
             case _:
                 raise AssertionError(f"{change} is not the controller's to write")
 
@@ -661,6 +669,8 @@ def _altered_config(change: Change) -> str | None:
             return nodes.broker_config_path(broker_id)
         case ClientConfigChanged(client, _):
             return nodes.client_config_path(client)
+        case GroupConfigChanged(group_id, _):
+            return nodes.group_config_path(group_id)
         case _:
             return None
 

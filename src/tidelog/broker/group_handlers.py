@@ -9,6 +9,7 @@ from tidelog.base.ids import BrokerId
 from tidelog.base.ports import Clock
 from tidelog.broker.coordinators import Coordinators
 from tidelog.broker.dispatch import DirectHandler
+from tidelog.broker.group_settings import GroupSettings
 from tidelog.broker.group_shards import GroupCoordinator, GroupShards
 from tidelog.broker.group_topics import GroupTopics
 from tidelog.broker.handlers.coordinated import Coordinated, CoordinatedHandler
@@ -38,9 +39,10 @@ def group_coordinator(
 ) -> GroupCoordinator:
     """Follows the partitions of `__consumer_offsets`, none of which may have a role yet."""
     topics = GroupTopics()
+    settings = GroupSettings(consumer_config)
     shards = Coordinators(
         CONSUMER_OFFSETS,
-        GroupShards(config, consumer_config, topics),
+        GroupShards(config, consumer_config, topics, settings),
         broker_id=broker_id,
         partitions=partitions,
         clock=clock,
@@ -50,7 +52,7 @@ def group_coordinator(
         load_bytes=config.offsets_load_buffer_size,
     )
     partitions.attach_to(CONSUMER_OFFSETS, shards.attach)
-    return GroupCoordinator(shards, topics, loop, chance)
+    return GroupCoordinator(shards, topics, settings, loop, chance)
 
 
 def direct_group_handlers(

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from tidelog.base.errors import ErrorCode, RequestRefused, WireError
 from tidelog.broker.coordinators import Coordinators
+from tidelog.broker.group_settings import GroupSettings
 from tidelog.broker.group_topics import GroupTopics
 from tidelog.broker.shard_runner import ShardRunner
 from tidelog.config.consumer_groups import ConsumerGroupsConfig
@@ -38,9 +39,14 @@ class GroupShards:
     """Makes shards, and knows how their records are written."""
 
     def __init__(
-        self, config: GroupsConfig, consumer_config: ConsumerGroupsConfig, topics: GroupTopics
+        self,
+        config: GroupsConfig,
+        consumer_config: ConsumerGroupsConfig,
+        topics: GroupTopics,
+        settings: GroupSettings,
     ) -> None:
         self.topics = topics
+        self._settings = settings
         self._config = config
         self._consumer_config = consumer_config
         self.codec = Codec(config.offsets_topic_compression_codec)
@@ -50,6 +56,7 @@ class GroupShards:
             config=self._config,
             record_max_bytes=record_max_bytes,
             consumer_config=self._consumer_config,
+            consumer_configs=self._settings.current,
             topics=self.topics.current,
         )
 
@@ -88,11 +95,13 @@ class GroupCoordinator:
         self,
         shards: Coordinators[GroupShard],
         topics: GroupTopics,
+        settings: GroupSettings,
         loop: asyncio.AbstractEventLoop,
         chance: Random,
     ) -> None:
         self.shards = shards
         self.topics = topics
+        self._settings = settings
         self._loop = loop
         self._chance = chance
 
@@ -112,8 +121,9 @@ class GroupCoordinator:
             return self.refuse(refused.code)
 
     def _informed(self, decide: Decide, shard: GroupShard, token: Token, now_ms: int) -> Effects:
-        """Shards learn of topics when they are asked something: one that loads is not told."""
+        """Shards learn of it when they are asked something: one that loads is not told."""
         shard.know_topics(self.topics.current)
+        shard.know_configs(self._settings.current)
         return decide(shard, token, now_ms)
 
     def ask_all(self, decide: Decide) -> "list[asyncio.Future[object]]":
@@ -130,6 +140,7 @@ class GroupCoordinator:
     def on_image(self, image: ClusterImage, changes: Sequence[Change]) -> None:
         """Offsets of deleted topics are deleted too."""
         self.topics.on_image(image, changes)
+        self._settings.on_image(image, changes)
         deleted = {change.name for change in changes if isinstance(change, TopicDeleted)}
         if deleted:
             self.shards.tell_all(lambda shard, now_ms: shard.on_topics_deleted(deleted, now_ms))

@@ -35,6 +35,7 @@ from tidelog.client.values import (
     ClusterDefaults,
     ClusterDescription,
     ConfigValue,
+    GroupResource,
     LogDirDescription,
     OffsetBounds,
     PartitionDescription,
@@ -170,6 +171,9 @@ class Admin:
             case BrokerResource(broker_id):
                 self._require_broker(broker_id)
                 values = self._describe_configs(ResourceType.BROKER, str(broker_id))
+            case GroupResource(group_id):
+                _require_group(group_id)
+                values = self._describe_configs(ResourceType.GROUP, group_id)
             case ClusterDefaults():
                 from tidelog.client import direct  # noqa: PLC0415 - loads kio
 
@@ -190,6 +194,9 @@ class Admin:
             case BrokerResource(broker_id):
                 self._require_broker(broker_id)
                 self._alter_configs(ResourceType.BROKER, str(broker_id), set_values, deleted)
+            case GroupResource(group_id):
+                _require_group(group_id)
+                self._alter_configs(ResourceType.GROUP, group_id, set_values, deleted)
             case ClusterDefaults():
                 from tidelog.client import direct  # noqa: PLC0415 - loads kio
 
@@ -302,6 +309,11 @@ def _require_name(topic: str) -> None:
     # confluent-kafka raises ValueError where a broker would say this.
     if not topic:
         raise RequestFailed("TOPIC_EXCEPTION", "a topic name must not be empty")
+
+
+def _require_group(group_id: str) -> None:
+    if not group_id:
+        raise RequestFailed("INVALID_REQUEST", "a group's id must not be empty")
 
 
 def _topic_description(topic: KafkaTopicDescription) -> TopicDescription:

@@ -15,6 +15,8 @@ CONFIG_SOURCES: Final[Mapping[int, str]] = {
     3: "cluster default",
     4: "properties file",
     5: "default",
+    6: "logger",
+    8: "group",
 }
 
 
@@ -104,7 +106,14 @@ class ClusterDefaults:
     """Settings that hold for every broker that has none of its own."""
 
 
-Resource = TopicResource | BrokerResource | ClusterDefaults
+@dataclass(frozen=True, slots=True)
+class GroupResource:
+    """The settings of one consumer group, which need not exist."""
+
+    group_id: str
+
+
+Resource = TopicResource | BrokerResource | ClusterDefaults | GroupResource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

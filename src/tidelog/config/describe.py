@@ -1,5 +1,6 @@
-"""What DescribeConfigs says about a topic or a broker: values, where they come from, what else
-could have set them.
+"""What DescribeConfigs says about a topic, a group or a broker.
+
+Values, where they come from, and what else could have set them.
 
 A value's *synonyms* are all the places that set it, the one that counts first. For a topic:
 
@@ -7,6 +8,8 @@ A value's *synonyms* are all the places that set it, the one that counts first. 
     then of each broker setting that stands in for it (topic.BROKER_SYNONYMS):
         dynamic settings of the broker, dynamic settings of all brokers, the properties file,
         the default
+
+For a group likewise, with the one broker setting that stands in for each (`group.broker_synonym`).
 
 Not here: who may ask, and the shape of the message on the wire.
 """
@@ -17,6 +20,7 @@ from enum import IntEnum
 from itertools import dropwhile
 
 from tidelog.config.broker import BROKER_SETTINGS, BrokerConfig
+from tidelog.config.group import GROUP_SETTINGS, broker_synonym
 from tidelog.config.option import ConfigType, Setting
 from tidelog.config.topic import (
     BROKER_SYNONYMS,
@@ -35,6 +39,8 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_GROUP_CONFIG = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,17 @@ def describe_topic(
     return [
         _describe_topic_setting(setting, overrides, broker)
         for name, setting in settings.items()
+        if names is None or name in names
+    ]
+
+
+def describe_group(
+    overrides: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None
+) -> list[DescribedConfig]:
+    """The settings of a group with these `overrides`; those of `names` that exist, or all."""
+    return [
+        _describe_group_setting(setting, overrides, broker)
+        for name, setting in GROUP_SETTINGS.items()
         if names is None or name in names
     ]
 
@@ -133,6 +150,28 @@ def _describe_topic_setting(
         name=setting.name,
         value=value,
         source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+        is_read_only=False,
+        is_sensitive=False,
+        type=setting.type,
+        documentation=setting.documentation,
+        synonyms=synonyms,
+    )
+
+
+def _describe_group_setting(
+    setting: Setting, overrides: Mapping[str, str], broker: BrokerConfig
+) -> DescribedConfig:
+    inherited = broker_synonym(setting.name)
+    synonyms = _synonyms((inherited,), broker)
+    value = setting.render(broker.value_of(BROKER_SETTINGS[inherited]))
+    if setting.name in overrides:
+        value = _shown(setting, overrides[setting.name])
+        own = ConfigSynonym(setting.name, value, ConfigSource.DYNAMIC_GROUP_CONFIG)
+        synonyms = (own, *synonyms)
+    return DescribedConfig(
+        name=setting.name,
+        value=value,
+        source=synonyms[0].source,
         is_read_only=False,
         is_sensitive=False,
         type=setting.type,

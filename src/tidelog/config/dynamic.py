@@ -3,8 +3,8 @@
 Pure functions from what is set now and what a client asks for to what will be set then. Whoever
 calls them stores the result and delivers the new frozen config; nothing here does.
 
-A refusal carries the code that Kafka answers: for a topic INVALID_CONFIG, for a broker
-INVALID_REQUEST, but for both INVALID_CONFIG where a list is needed and INVALID_REQUEST if the
+A refusal carries the code that Kafka answers: for a topic or a group INVALID_CONFIG, for a broker
+INVALID_REQUEST, but for all INVALID_CONFIG where a list is needed and INVALID_REQUEST if the
 request itself makes no sense.
 """
 
@@ -14,6 +14,7 @@ from enum import IntEnum
 
 from tidelog.base.errors import ConfigError, ErrorCode, RequestRefused
 from tidelog.config.broker import BROKER_SETTINGS, BrokerConfig
+from tidelog.config.group import GROUP_SETTINGS, require_valid
 from tidelog.config.option import ConfigType, Setting
 from tidelog.config.topic import TOPIC_SETTINGS, TopicConfig
 
@@ -47,6 +48,18 @@ def alter_topic(
 def replace_topic(settings: Mapping[str, str | None], broker: BrokerConfig) -> dict[str, str]:
     """A topic's overrides after AlterConfigs, which forgets everything that it does not name."""
     return _valid_topic(_without_nulls(settings), broker)
+
+
+def alter_group(
+    overrides: Mapping[str, str], alterations: Sequence[Alteration], broker: BrokerConfig
+) -> dict[str, str]:
+    """What is set for a group after `alterations`, all of which are valid together."""
+    return _valid_group(_altered(overrides, alterations, GROUP_SETTINGS, broker), broker)
+
+
+def replace_group(settings: Mapping[str, str | None], broker: BrokerConfig) -> dict[str, str]:
+    """What is set for a group after AlterConfigs, which forgets what it does not name."""
+    return _valid_group(_without_nulls(settings), broker)
 
 
 def alter_broker(
@@ -112,6 +125,14 @@ def _value(effective: TopicConfig | BrokerConfig, setting: Setting) -> tuple[str
 def _valid_topic(overrides: dict[str, str], broker: BrokerConfig) -> dict[str, str]:
     try:
         TopicConfig.resolve(overrides, broker.topic_defaults)
+    except ConfigError as error:
+        raise RequestRefused(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return overrides
+
+
+def _valid_group(overrides: dict[str, str], broker: BrokerConfig) -> dict[str, str]:
+    try:
+        require_valid(overrides, broker.consumer_groups)
     except ConfigError as error:
         raise RequestRefused(ErrorCode.INVALID_CONFIG, str(error)) from error
     return overrides

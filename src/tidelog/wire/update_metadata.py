@@ -40,6 +40,7 @@ class EntityKind(IntEnum):
     TOPIC = 0
     BROKER = 1
     CLIENT = 2
+    GROUP = 3
 
 
 class EntitySettings(NamedTuple):

@@ -14,6 +14,7 @@ from tidelog.core.controller.changes import (
     ClientConfigChanged,
     ClusterNamed,
     ControllerChanged,
+    GroupConfigChanged,
     PartitionChanged,
     PartitionsAdded,
     TopicConfigChanged,
@@ -129,11 +130,13 @@ class History:
 
     def _configure(self) -> Sequence[Change]:
         configs = self.chance.choice(SETTINGS)
-        kind = self.chance.randrange(3)
+        kind = self.chance.randrange(4)
         if kind == 0 and self.image.topics:
             return [TopicConfigChanged(self.chance.choice(sorted(self.image.topics)), configs)]
         if kind == 1:
             return [BrokerConfigChanged(self.chance.choice((None, BrokerId(1))), configs)]
+        if kind == 2:
+            return [GroupConfigChanged("g", configs)]
         return [ClientConfigChanged("c", configs)]
 
 

@@ -31,6 +31,7 @@ from tidelog.core.controller.changes import (
     Change,
     ClientConfigChanged,
     ClusterNamed,
+    GroupConfigChanged,
     PartitionChanged,
     TopicConfigChanged,
     TopicCreated,
@@ -233,6 +234,7 @@ async def test_a_broker_that_is_gone_is_one_request_to_each_of_the_others() -> N
         (BrokerConfigChanged(BrokerId(2), {"a": "b"}), (1, "2")),
         (BrokerConfigChanged(None, {"a": "b"}), (1, "<default>")),
         (ClientConfigChanged("c", {"a": "b"}), (2, "c")),
+        (GroupConfigChanged("g", {"a": "b"}), (3, "g")),
     ],
 )
 @in_virtual_time

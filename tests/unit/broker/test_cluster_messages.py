@@ -22,6 +22,7 @@ from tidelog.core.controller.changes import (
     ClientConfigChanged,
     ClusterNamed,
     ControllerChanged,
+    GroupConfigChanged,
     PartitionChanged,
     PartitionsAdded,
     ReplicasFailed,
@@ -95,16 +96,24 @@ def of_event(after: ClusterImage, changes: Sequence[Change]) -> UpdateMetadataRe
             case PartitionChanged(name, number, _):
                 if number not in partitions.setdefault(name, []):
                     partitions[name].append(number)
-            case TopicConfigChanged(name, _):
-                entities.append((EntityKind.TOPIC, name))
-            case BrokerConfigChanged(broker_id, _):
-                entities.append((EntityKind.BROKER, messages.entity_name(broker_id)))
-            case ClientConfigChanged(name, _):
-                entities.append((EntityKind.CLIENT, name))
             case _:
-                pass
+                entities += _entities(change)
     named = {name: sorted(set(numbers)) for name, numbers in partitions.items()}
     return news(after, partitions=dict(named), entities=entities, deleted=deleted)
+
+
+def _entities(change: Change) -> list[tuple[EntityKind, str]]:
+    """Whose settings `change` is about."""
+    match change:
+        case TopicConfigChanged(name, _):
+            return [(EntityKind.TOPIC, name)]
+        case BrokerConfigChanged(broker_id, _):
+            return [(EntityKind.BROKER, messages.entity_name(broker_id))]
+        case ClientConfigChanged(name, _):
+            return [(EntityKind.CLIENT, name)]
+        case GroupConfigChanged(name, _):
+            return [(EntityKind.GROUP, name)]
+    return []
 
 
 def sent(request: UpdateMetadataRequest) -> UpdateMetadataRequest:

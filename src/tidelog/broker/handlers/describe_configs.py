@@ -1,11 +1,12 @@
-"""DescribeConfigs (32): the settings of topics, of this broker, and of all brokers.
+"""DescribeConfigs (32): the settings of topics, groups, this broker, and all brokers.
 
     TOPIC    the topic's name      its own settings and what it inherits
+    GROUP    the group's id        the same; there need not be such a group
     BROKER   this broker's id      static and dynamic settings; only a broker knows its own
     BROKER   the empty name        what was set at run time for all brokers
 
 One resource's refusal is that resource's answer; it never fails its neighbours. Resources that
-Kafka has and this broker does not (loggers, client metrics, groups) are refused by name.
+Kafka has and this broker does not (loggers, client metrics) are refused by name.
 """
 
 import re
@@ -35,13 +36,14 @@ from tidelog.config.describe import (
     DescribedConfig,
     describe_broker,
     describe_cluster_wide,
+    describe_group,
     describe_topic,
 )
 from tidelog.core.controller.image import ClusterImage
 from tidelog.core.controller.names import require_legal
 from tidelog.core.controller.requests import ResourceType
 
-NOT_SERVED: Final = {8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
+NOT_SERVED: Final = {8: "BROKER_LOGGER", 16: "CLIENT_METRICS"}
 
 Described = tuple[DescribeConfigsResourceResult, ...]
 
@@ -92,6 +94,8 @@ class _Description:
                 return self._describe_topic(resource.resource_name, names)
             case ResourceType.BROKER:
                 return self._in_detail(self._describe_broker(resource.resource_name, names))
+            case ResourceType.GROUP:
+                return self._in_detail(self._describe_group(resource.resource_name, names))
             case other:
                 name = NOT_SERVED.get(other, str(other))
                 raise RequestRefused(
@@ -109,6 +113,13 @@ class _Description:
             described = self._in_detail(describe_topic(overrides, self._config, names))
             self._topics[key] = described
         return described
+
+    def _describe_group(
+        self, group_id: str, names: tuple[str, ...] | None
+    ) -> Sequence[DescribedConfig]:
+        if not group_id:
+            raise RequestRefused(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return describe_group(self._image.group_config(group_id), self._config, names)
 
     def _describe_broker(
         self, name: str, names: tuple[str, ...] | None

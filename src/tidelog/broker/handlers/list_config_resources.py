@@ -1,7 +1,8 @@
 """ListConfigResources (74): what there is to ask DescribeConfigs about (KIP-1142).
 
-Version 0 was ListClientMetricsResources and asks for those alone. There are none here, nor loggers
-or groups with settings: whoever asks for them gets an empty list, as from a Kafka that has none.
+Version 0 was ListClientMetricsResources and asks for those alone. There are none here, nor loggers:
+whoever asks for them gets an empty list, as from a Kafka that has none. Of groups those are listed
+that have settings.
 """
 
 from collections.abc import Iterable
@@ -53,6 +54,10 @@ def _resources(wanted: frozenset[int], image: ClusterImage) -> Iterable[ConfigRe
             yield ConfigResource(
                 resource_name=str(broker_id), resource_type=i8(ResourceType.BROKER)
             )
+
+    if ResourceType.GROUP in wanted:
+        for group_id in image.group_configs:
+            yield ConfigResource(resource_name=group_id, resource_type=i8(ResourceType.GROUP))
 
 
 def _answer(code: ErrorCode, resources: Iterable[ConfigResource]) -> ListConfigResourcesResponse:

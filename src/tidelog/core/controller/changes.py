@@ -170,6 +170,17 @@ class ClientConfigChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupConfigChanged:
+    """All settings of one group now."""
+
+    group_id: str
+    configs: Settings
+
+    def apply_to(self, draft: ImageDraft) -> None:
+        _set_settings(draft.group_configs(), self.group_id, self.configs)
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicasFailed:
     """All replicas of one live broker that are on log directories which failed; none: all work."""
 
@@ -193,6 +204,7 @@ Change = (
     | TopicConfigChanged
     | BrokerConfigChanged
     | ClientConfigChanged
+    | GroupConfigChanged
     | ReplicasFailed
 )
 
@@ -214,6 +226,10 @@ def changes_between(before: ClusterImage, after: ClusterImage) -> list[Change]:
         *(
             ClientConfigChanged(client, configs)
             for client, configs in _settings_changes(before.client_configs, after.client_configs)
+        ),
+        *(
+            GroupConfigChanged(group_id, configs)
+            for group_id, configs in _settings_changes(before.group_configs, after.group_configs)
         ),
     ]
     if before.failed_replicas or after.failed_replicas:

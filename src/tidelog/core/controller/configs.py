@@ -1,8 +1,8 @@
-"""Changing settings of topics and brokers while they run: which resources, and what follows.
+"""Changing settings of topics, brokers and groups while they run: which, and what follows.
 
 What a setting may be is known to `config/dynamic.py`. Here it is decided whether the resource is
 there and may be named so, with Kafka's codes. A setting of one broker lies over those of all
-brokers, which have the empty name.
+brokers, which have the empty name. A group need not be there to have settings.
 """
 
 import re
@@ -17,14 +17,17 @@ from tidelog.config.dynamic import (
     Alteration,
     AlterOperation,
     alter_broker,
+    alter_group,
     alter_topic,
     replace_broker,
+    replace_group,
     replace_topic,
 )
 from tidelog.core.controller import names
 from tidelog.core.controller.changes import (
     BrokerConfigChanged,
     Change,
+    GroupConfigChanged,
     TopicConfigChanged,
 )
 from tidelog.core.controller.decision import Decision
@@ -39,6 +42,8 @@ from tidelog.core.controller.requests import (
 )
 
 CLUSTER_WIDE = ""
+GROUP_ID_MAX_BYTES = 1_000
+"""Of a group that has settings: they are stored under its name, which every broker is told."""
 
 _BROKER_ID = re.compile(r"-?[0-9]{1,10}")
 
@@ -59,6 +64,7 @@ def replace_configs(
             image,
             config,
             topic=lambda _overrides: replace_topic(given, config),
+            group=lambda _overrides: replace_group(given, config),
             broker=lambda effective, wide: replace_broker(effective, given, cluster_wide=wide),
         )
 
@@ -77,6 +83,7 @@ def alter_configs(
             image,
             config,
             topic=lambda overrides: alter_topic(overrides, alterations, config),
+            group=lambda overrides: alter_group(overrides, alterations, config),
             broker=lambda effective, wide: alter_broker(effective, alterations, cluster_wide=wide),
         )
 
@@ -111,6 +118,7 @@ def _changed(
     config: BrokerConfig,
     *,
     topic: Callable[[Settings], Settings],
+    group: Callable[[Settings], Settings],
     broker: Callable[[BrokerConfig, bool], Settings],
 ) -> Change:
     """The change to `resource`, with its settings computed by the function for its kind."""
@@ -124,6 +132,9 @@ def _changed(
             this_broker={} if broker_id is None else image.broker_config(broker_id),
         )
         return BrokerConfigChanged(broker_id, broker(effective, broker_id is None))
+    if resource.resource_type == ResourceType.GROUP:
+        _require_group(resource.name)
+        return GroupConfigChanged(resource.name, group(image.group_config(resource.name)))
     raise RequestRefused(
         ErrorCode.INVALID_REQUEST,
         f"settings of resource type {resource.resource_type} cannot be altered",
@@ -136,6 +147,16 @@ def _require_topic(name: str, image: ClusterImage) -> None:
     names.require_legal(name)
     if name not in image.topics:
         raise RequestRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+
+
+def _require_group(group_id: str) -> None:
+    if not group_id:
+        raise RequestRefused(ErrorCode.INVALID_REQUEST, "there are no settings of all groups")
+    if len(group_id.encode()) > GROUP_ID_MAX_BYTES:
+        raise RequestRefused(
+            ErrorCode.INVALID_REQUEST,
+            f"the id of a group has {GROUP_ID_MAX_BYTES} bytes at most to have settings",
+        )
 
 
 def _require_broker(name: str, image: ClusterImage) -> BrokerId | None:

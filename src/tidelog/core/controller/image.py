@@ -137,6 +137,7 @@ class ClusterImage:
     topic_configs: Mapping[str, Settings] = field(default_factory=dict)
     broker_configs: Mapping[BrokerId | None, Settings] = field(default_factory=dict)
     client_configs: Mapping[str, Settings] = field(default_factory=dict)
+    group_configs: Mapping[str, Settings] = field(default_factory=dict)
     failed_replicas: Mapping[BrokerId, frozenset[TopicPartition]] = field(default_factory=dict)
 
     def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
@@ -166,6 +167,10 @@ class ClusterImage:
     def broker_config(self, broker_id: BrokerId | None) -> Settings:
         """What was set for one broker, or for all of them under None."""
         return self.broker_configs.get(broker_id, NO_SETTINGS)
+
+    def group_config(self, group_id: str) -> Settings:
+        """What was set for one group, whether there is such a group or not."""
+        return self.group_configs.get(group_id, NO_SETTINGS)
 
     def apply(self, change: "Change") -> "ClusterImage":
         """The cluster after `change`, which must be possible in this one."""
@@ -197,6 +202,7 @@ class ImageDraft:
         "_brokers",
         "_client_configs",
         "_failed_replicas",
+        "_group_configs",
         "_image",
         "_open_partitions",
         "_topic_configs",
@@ -212,6 +218,7 @@ class ImageDraft:
         self._topic_configs: dict[str, Settings] | None = None
         self._broker_configs: dict[BrokerId | None, Settings] | None = None
         self._client_configs: dict[str, Settings] | None = None
+        self._group_configs: dict[str, Settings] | None = None
         self._failed_replicas: dict[BrokerId, frozenset[TopicPartition]] | None = None
         self._open_partitions: dict[str, list[PartitionImage]] = {}
 
@@ -264,6 +271,11 @@ class ImageDraft:
             self._client_configs = dict(self._image.client_configs)
         return self._client_configs
 
+    def group_configs(self) -> dict[str, Settings]:
+        if self._group_configs is None:
+            self._group_configs = dict(self._image.group_configs)
+        return self._group_configs
+
     def failed_replicas(self) -> dict[BrokerId, frozenset[TopicPartition]]:
         if self._failed_replicas is None:
             self._failed_replicas = dict(self._image.failed_replicas)
@@ -288,6 +300,9 @@ class ImageDraft:
             ),
             client_configs=(
                 image.client_configs if self._client_configs is None else self._client_configs
+            ),
+            group_configs=(
+                image.group_configs if self._group_configs is None else self._group_configs
             ),
             failed_replicas=(
                 image.failed_replicas if self._failed_replicas is None else self._failed_replicas

@@ -9,6 +9,7 @@
     /brokers/topics/<t>/partitions/<p>/state     leader, leader epoch, isr, controller epoch
     /brokers/seqid                               empty
     /config/topics/<t>  /config/brokers/<id>  /config/clients/<c>      settings; <default> is all
+    /config/groups/<g>                           the same of groups, their ids percent-encoded
     /config/changes/config_change_<n>            which settings changed
     /admin/delete_topics/<t>                     empty: this topic is being deleted
     /log_dir_event_notification/log_dir_event_<n>   a broker lost a log directory or got it back
@@ -25,6 +26,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 from tidelog.base.errors import StorageError
@@ -46,6 +48,7 @@ TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 CLIENT_CONFIGS = "/config/clients"
+GROUP_CONFIGS = "/config/groups"
 CONFIG_CHANGES = "/config/changes"
 DELETE_TOPICS = "/admin/delete_topics"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
@@ -62,6 +65,7 @@ PERSISTENT_PATHS = (
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
     CLIENT_CONFIGS,
+    GROUP_CONFIGS,
     CONFIG_CHANGES,
     "/admin",
     DELETE_TOPICS,
@@ -114,6 +118,16 @@ def broker_config_path(broker_id: BrokerId | None) -> str:
 
 def client_config_path(client: str) -> str:
     return f"{CLIENT_CONFIGS}/{client}"
+
+
+def group_config_path(group_id: str) -> str:
+    """Ids of groups may have any character; the tree does not take all of them."""
+    return f"{GROUP_CONFIGS}/{quote(group_id, safe='').replace('.', '%2E')}"
+
+
+def group_of(name: str) -> str:
+    """The group whose settings are in the child `name` of GROUP_CONFIGS."""
+    return unquote(name)
 
 
 def log_dir_event_path(broker_id: BrokerId, number: int) -> str:

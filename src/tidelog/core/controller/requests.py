@@ -71,11 +71,12 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """`name` is a topic, a broker id in digits, or empty for the defaults of all brokers.
+    """`name` is a topic, a group, a broker id in digits, or empty for the defaults of all brokers.
 
     `resource_type` is any number a client may send.
     """

@@ -4,14 +4,19 @@ A shard sets the time and hands an event to a group. The group answers and write
 shard takes out what came together (`take_effects`).
 """
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.config.groups import GroupsConfig
 from tidelog.core.coordinators import Effect, Effects, Reply, Token, Transactional, Write
 from tidelog.core.deadlines import Deadlines
 from tidelog.core.groups.topics import NO_TOPICS, Topics
+
+NO_CONFIGS: Final[Mapping[str, ConsumerGroupsConfig]] = MappingProxyType({})
+"""No group has settings of its own."""
 
 
 class Timer(Enum):
@@ -33,7 +38,10 @@ class TimerName(NamedTuple):
 
 
 class GroupContext:
-    """One per shard. `now_ms` is the time of the event that is being decided."""
+    """One per shard. `now_ms` is the time of the event that is being decided.
+
+    `consumer_configs` has those groups that have settings of their own.
+    """
 
     __slots__ = (
         "_effects",
@@ -41,6 +49,7 @@ class GroupContext:
         "_transactional",
         "config",
         "consumer_config",
+        "consumer_configs",
         "now_ms",
         "record_max_bytes",
         "timers",
@@ -53,10 +62,12 @@ class GroupContext:
         config: GroupsConfig,
         record_max_bytes: int,
         consumer_config: ConsumerGroupsConfig | None = None,
+        consumer_configs: Mapping[str, ConsumerGroupsConfig] = NO_CONFIGS,
         topics: Topics = NO_TOPICS,
     ) -> None:
         self.config = config
         self.consumer_config = consumer_config or ConsumerGroupsConfig()
+        self.consumer_configs = consumer_configs
         self.topics = topics
         self.record_max_bytes = record_max_bytes
         self.now_ms = 0
@@ -65,6 +76,10 @@ class GroupContext:
         # The write that is being put together, and whose transaction it belongs to.
         self._records: list[object] = []
         self._transactional: Transactional | None = None
+
+    def consumer_config_of(self, group_id: str) -> ConsumerGroupsConfig:
+        """What counts for a group: its own settings, if it has any, over those of the broker."""
+        return self.consumer_configs.get(group_id, self.consumer_config)
 
     def write(self, *records: object, transactional: Transactional | None = None) -> None:
         """Say in the log what has been decided.

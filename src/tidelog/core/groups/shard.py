@@ -18,7 +18,7 @@ Rules, Kafka's:
         `migration.py` says. It is of one type at any time, and its offsets stay.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from tidelog.base.errors import ErrorCode, RequestRefused
@@ -30,7 +30,7 @@ from tidelog.core.groups.classic_group import ClassicGroup
 from tidelog.core.groups.consumer.classic_guests import ClassicGuests
 from tidelog.core.groups.consumer.group import ConsumerGroup
 from tidelog.core.groups.consumer.requests import ConsumerHeartbeat
-from tidelog.core.groups.context import GroupContext
+from tidelog.core.groups.context import NO_CONFIGS, GroupContext
 from tidelog.core.groups.group import Group
 from tidelog.core.groups.migration import can_downgrade, downgraded, upgrade_records
 from tidelog.core.groups.offsets import Offsets
@@ -65,12 +65,14 @@ class GroupShard:
         config: GroupsConfig,
         record_max_bytes: int,
         consumer_config: ConsumerGroupsConfig | None = None,
+        consumer_configs: Mapping[str, ConsumerGroupsConfig] = NO_CONFIGS,
         topics: Topics = NO_TOPICS,
     ) -> None:
         self._context = GroupContext(
             config=config,
             record_max_bytes=record_max_bytes,
             consumer_config=consumer_config,
+            consumer_configs=consumer_configs,
             topics=topics,
         )
         self._groups: dict[str, Group] = {}
@@ -294,6 +296,10 @@ class GroupShard:
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
                 group.on_topics()
+
+    def know_configs(self, configs: Mapping[str, ConsumerGroupsConfig]) -> None:
+        """Settings of single groups are these now. They count from a member's next heartbeat on."""
+        self._context.consumer_configs = configs
 
     def on_consumer_describe(self, group_id: str, token: Token, now_ms: int) -> Effects:
         """Replies with a ConsumerDescription, or None if there is no such consumer group."""

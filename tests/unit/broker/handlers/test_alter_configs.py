@@ -17,6 +17,7 @@ from tidelog.broker.handlers.incremental_alter_configs import IncrementalAlterCo
 from tidelog.core.controller.requests import NewTopic
 
 TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32
+SESSION_TIMEOUT = "consumer.session.timeout.ms"
 SET, DELETE, APPEND, SUBTRACT = range(4)
 ME = BrokerId(1)
 
@@ -136,6 +137,8 @@ def test_a_refusal_stays_inside_its_resource() -> None:
             (BROKER, "abc", wrong),
             (BROKER_LOGGER, "1", wrong),
             (GROUP, "g", wrong),
+            (GROUP, "", [(SESSION_TIMEOUT, SET, "50000")]),
+            (GROUP, "g" * 1_001, [(SESSION_TIMEOUT, SET, "50000")]),
             (99, "x", wrong),
             (TOPIC, "t", wrong),
         ) == [
@@ -143,10 +146,26 @@ def test_a_refusal_stays_inside_its_resource() -> None:
             (BROKER, "1", ErrorCode.invalid_request),
             (BROKER, "abc", ErrorCode.invalid_request),
             (BROKER_LOGGER, "1", ErrorCode.invalid_request),
-            (GROUP, "g", ErrorCode.invalid_request),
+            (GROUP, "g", ErrorCode.invalid_config),
+            (GROUP, "", ErrorCode.invalid_request),
+            (GROUP, "g" * 1_001, ErrorCode.invalid_request),
             (99, "x", ErrorCode.invalid_request),
             (TOPIC, "t", ErrorCode.none),
         ]
+
+    with_controller(scenario)
+
+
+def test_settings_of_a_group_are_changed_and_taken_back() -> None:
+    async def scenario(controller: ControllerRunner) -> None:
+        async def set_to(*steps: tuple[str, int, str | None]) -> None:
+            answer = await change(controller, (GROUP, "g", list(steps)))
+            assert answer == [(GROUP, "g", ErrorCode.none)]
+
+        await set_to((SESSION_TIMEOUT, SET, "50000"))
+        assert controller.image.group_config("g") == {SESSION_TIMEOUT: "50000"}
+        await set_to((SESSION_TIMEOUT, DELETE, None))
+        assert controller.image.group_configs == {}
 
     with_controller(scenario)
 

@@ -191,11 +191,25 @@ def test_the_number_of_a_broker_may_have_a_sign_as_in_java() -> None:
 
 
 def test_resources_that_are_not_served_are_refused_by_name() -> None:
-    results = describe((BROKER_LOGGER, "1"), (CLIENT_METRICS, "m"), (GROUP, "g"), (99, "x"))
+    results = describe((BROKER_LOGGER, "1"), (CLIENT_METRICS, "m"), (99, "x"))
     assert {result.error_code for result in results} == {ErrorCode.invalid_request}
     assert [result.error_message for result in results] == [
         "Unsupported resource type: BROKER_LOGGER",
         "Unsupported resource type: CLIENT_METRICS",
-        "Unsupported resource type: GROUP",
         "Unsupported resource type: 99",
     ]
+
+
+def test_a_group_that_nobody_knows_has_the_brokers_settings() -> None:
+    (result,) = describe((GROUP, "g"))
+    assert result.error_code is ErrorCode.none
+    assert {config.name: (config.value, config.config_source) for config in result.configs} == {
+        "consumer.session.timeout.ms": ("45000", 5),
+        "consumer.heartbeat.interval.ms": ("5000", 5),
+        "consumer.assignment.interval.ms": ("1000", 5),
+    }
+
+
+def test_there_are_no_settings_of_all_groups() -> None:
+    (result,) = describe((GROUP, ""))
+    assert result.error_code is ErrorCode.invalid_request

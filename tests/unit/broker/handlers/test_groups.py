@@ -15,6 +15,7 @@ from tests.unit.broker.handlers.grouped import Grouped, grouped, joining, syncin
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import TopicPartition
+from tidelog.broker.group_settings import GroupSettings
 from tidelog.broker.group_shards import GroupShards
 from tidelog.broker.group_topics import GroupTopics
 from tidelog.broker.internal_topics import CONSUMER_OFFSETS
@@ -298,6 +299,11 @@ async def test_a_client_without_a_rebalance_time_out_has_that_of_its_session() -
 async def test_a_damaged_record_leaves_the_others() -> None:
     async with grouped() as one:
         config = one.controlled.world.config
-        kind = GroupShards(config.groups, config.consumer_groups, GroupTopics())
+        kind = GroupShards(
+            config.groups,
+            config.consumer_groups,
+            GroupTopics(),
+            GroupSettings(config.consumer_groups),
+        )
         assert kind.decode(b"\x00\x01\x00", b"") is None
         assert kind.decode(b"\x00\x02\x00\x01g", None) is not None

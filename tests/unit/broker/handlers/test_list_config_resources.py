@@ -11,6 +11,7 @@ from kio.static.primitive import i8
 
 from tests.unit.broker.handlers.samples import LISTENER, broker, cluster, context, partition, topic
 from tidelog.broker.handlers.list_config_resources import ListConfigResourcesHandler
+from tidelog.core.controller.changes import GroupConfigChanged
 from tidelog.core.controller.image import Endpoint
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -19,6 +20,7 @@ CLUSTER = cluster(
     topic("a", partition()),
     topic("b", partition()),
 )
+CLUSTER.image = CLUSTER.image.apply(GroupConfigChanged("g", {"consumer.session.timeout.ms": "1"}))
 
 
 def ask(*types: int, api_version: int = 1) -> ListConfigResourcesResponse:
@@ -34,18 +36,24 @@ def listed(*types: int, api_version: int = 1) -> list[tuple[int, str]]:
 
 
 def test_topics_and_brokers_are_listed_when_nothing_else_is_asked_for() -> None:
-    assert listed() == [(TOPIC, "a"), (TOPIC, "b"), (BROKER, "1"), (BROKER, "2")]
+    assert listed() == [
+        (TOPIC, "a"),
+        (TOPIC, "b"),
+        (BROKER, "1"),
+        (BROKER, "2"),
+        (GROUP, "g"),
+    ]
 
 
 @pytest.mark.parametrize(
     ("types", "names"),
-    [([TOPIC], ["a", "b"]), ([BROKER], ["1", "2"]), ([BROKER, GROUP], ["1", "2"])],
+    [([TOPIC], ["a", "b"]), ([BROKER], ["1", "2"]), ([BROKER, GROUP], ["1", "2", "g"])],
 )
 def test_only_what_is_asked_for_is_listed(types: Sequence[int], names: Sequence[str]) -> None:
     assert [name for _, name in listed(*types)] == names
 
 
-@pytest.mark.parametrize("kind", [BROKER_LOGGER, CLIENT_METRICS, GROUP])
+@pytest.mark.parametrize("kind", [BROKER_LOGGER, CLIENT_METRICS])
 def test_kinds_of_which_there_is_none_are_an_empty_list(kind: int) -> None:
     assert listed(kind) == []
 

@@ -9,6 +9,7 @@ from tidelog.core.controller.changes import (
     ClientConfigChanged,
     ClusterNamed,
     ControllerChanged,
+    GroupConfigChanged,
     PartitionChanged,
     TopicConfigChanged,
     TopicCreated,
@@ -61,6 +62,7 @@ def test_a_change_leaves_the_image_it_was_applied_to_as_it_was() -> None:
         TopicConfigChanged("a", {"retention.ms": "2"}),
         BrokerConfigChanged(None, {"log.retention.ms": "3"}),
         ClientConfigChanged("c", {"producer_byte_rate": "4"}),
+        GroupConfigChanged("g", {"consumer.session.timeout.ms": "5"}),
     ]
     after = before.apply_all(changes)
     assert before == copy
@@ -68,6 +70,7 @@ def test_a_change_leaves_the_image_it_was_applied_to_as_it_was() -> None:
     assert after.cluster_id == "other"
     assert (after.controller_id, after.controller_epoch) == (2, 5)
     assert after.client_configs == {"c": {"producer_byte_rate": "4"}}
+    assert after.group_config("g") == {"consumer.session.timeout.ms": "5"}
 
 
 def test_what_does_not_change_is_shared() -> None:

@@ -1,6 +1,7 @@
 """Kafka's node layout, written and read back (C2); damaged nodes are named."""
 
 import json
+import re
 from contextlib import suppress
 from uuid import UUID
 
@@ -31,6 +32,7 @@ def test_paths_are_kafkas() -> None:
     assert nodes.topic_config_path("t") == "/config/topics/t"
     assert nodes.broker_config_path(BrokerId(3)) == "/config/brokers/3"
     assert nodes.broker_config_path(None) == "/config/brokers/<default>"
+    assert nodes.group_config_path("g-1") == "/config/groups/g-1"
     assert nodes.deletion_path("t") == "/admin/delete_topics/t"
     assert nodes.config_change_path(12) == "/config/changes/config_change_0000000012"
 
@@ -270,3 +272,11 @@ def test_any_bytes_are_a_value_or_a_storage_error(value: bytes) -> None:
     ):
         with suppress(StorageError):
             decode()
+
+
+@pytest.mark.parametrize("group_id", [".", "..", "a/b", "%2F", "\u00e9\n\0", "<default>", " "])
+def test_groups_of_any_name_have_a_node(group_id: str) -> None:
+    path = nodes.group_config_path(group_id)
+    name = path.removeprefix(f"{nodes.GROUP_CONFIGS}/")
+    assert re.fullmatch(r"[A-Za-z0-9_~%-]+", name)
+    assert nodes.group_of(name) == group_id

@@ -113,7 +113,7 @@ class ConsumerGroup:
 
     @property
     def config(self) -> ConsumerGroupsConfig:
-        return self._context.consumer_config
+        return self._context.consumer_config_of(self._group_id)
 
     def replay(self, record: ConsumerGroupRecord) -> None:
         self.members.apply(record)

@@ -126,6 +126,25 @@ def test_a_member_that_is_silent_for_its_session_is_removed() -> None:
     assert bert.beat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_settings_of_the_group_count_from_the_next_heartbeat_on() -> None:
+    """H3; also for a coordinator that knows of them when it loads."""
+    world = _world()
+    anna, bert = _consumers(world, "anna", "bert")
+    beat_until_quiet(anna, bert)
+    config = ConsumerGroupsConfig(
+        group_consumer_min_session_timeout_ms=1, group_consumer_session_timeout_ms=9_000
+    )
+    world.shard.know_configs({"another": config})
+    assert _answered(anna.beat()).heartbeat_interval_ms == 5_000
+    world.shard.know_configs({GROUP: replace(config, group_consumer_heartbeat_interval_ms=6_000)})
+    assert _answered(anna.beat()).heartbeat_interval_ms == 6_000
+    world.advance(8_999)
+    bert.beat()
+    world.advance(1)
+    assert anna.beat() is ErrorCode.UNKNOWN_MEMBER_ID
+    assert isinstance(bert.beat(), HeartbeatAnswer)
+
+
 def test_a_member_that_does_not_give_back_in_time_is_removed() -> None:
     """H3"""
     world = _world()
