@@ -9,10 +9,18 @@ from typing import NamedTuple
 
 from tidelog.base.errors import WireError
 from tidelog.wire.api import ApiKey, encode_request_header
+from tidelog.wire.fetch import FetchPartition, FetchRequest
+from tidelog.wire.fetch_client import (
+    FetchResponse,
+    decode_fetch_response,
+    encode_fetch_request,
+)
 from tidelog.wire.primitives import Reader, compact_string, frame, uvarint
 
 METADATA_VERSION = 12
 PRODUCE_VERSION = 9
+FETCH_VERSION = 12
+FETCH_MAX_BYTES = 2**20
 INIT_PRODUCER_ID_VERSION = 4
 NO_UUID = bytes(16)
 
@@ -155,3 +163,41 @@ def decode_init_producer_id_response(view: memoryview, position: int) -> tuple[i
     reader = Reader(view, position, flexible=True)
     reader.int32()
     return reader.int16(), reader.int64(), reader.int16()
+
+
+def encode_partition_fetch(
+    correlation_id: int,
+    client_id: str,
+    *,
+    topic: str,
+    partition: int,
+    offset: int,
+    max_wait_ms: int,
+    isolation_level: int = 0,
+    rack_id: str = "",
+) -> bytes:
+    """A consumer's, of one partition and without a session."""
+    wanted = FetchPartition(partition, -1, offset, -1, -1, FETCH_MAX_BYTES)
+    return encode_fetch_request(
+        FETCH_VERSION,
+        correlation_id,
+        client_id,
+        FetchRequest(
+            replica_id=-1,
+            replica_epoch=-1,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=FETCH_MAX_BYTES,
+            isolation_level=isolation_level,
+            session_id=0,
+            session_epoch=-1,
+            topics=[(topic, None, [wanted])],
+            forgotten=[],
+            rack_id=rack_id,
+            cluster_id=None,
+        ),
+    )
+
+
+def decode_partition_fetch(view: memoryview, position: int) -> FetchResponse:
+    return decode_fetch_response(view, position, FETCH_VERSION)

@@ -16,6 +16,7 @@ from tidelog.broker.peers import Address
 from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, is_compiled
 from tidelog.config.replication import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 from tidelog.core.controller.requests import NewTopic
+from tidelog.sim.batch_producer import ACKS_ALL, ProducerPlan
 from tidelog.sim.brokers import PORT, SimulatedBroker
 from tidelog.sim.checkers.committed import CommittedChecker
 from tidelog.sim.checkers.high_watermark import HighWatermarkChecker
@@ -41,12 +42,7 @@ from tidelog.sim.observation import Checker, Cluster, Observation
 from tidelog.sim.operations import OperationPlan, Operations
 from tidelog.sim.process import Process
 from tidelog.sim.transactions import SimulatedTransactions
-from tidelog.sim.workload import (
-    ACKS_ALL,
-    ProducerPlan,
-    SimulatedConsumer,
-    SimulatedProducer,
-)
+from tidelog.sim.workload import SimulatedConsumer, SimulatedProducer
 from tidelog.sim.world import NeverHappened, World
 
 TOPIC = "records"
@@ -405,20 +401,28 @@ def _producer_plans(chance: Random) -> list[ProducerPlan]:
             is_idempotent=True,
             attempts_max=None,
             pause_max_s=pause_max_s,
-            records_max=3,
+            batch_sizes=range(1, 4),
         ),
         ProducerPlan(
             acks=ACKS_ALL,
             is_idempotent=False,
             attempts_max=None,
             pause_max_s=pause_max_s,
-            records_max=3,
+            batch_sizes=range(1, 4),
         ),
         ProducerPlan(
-            acks=1, is_idempotent=False, attempts_max=3, pause_max_s=2 * pause_max_s, records_max=2
+            acks=1,
+            is_idempotent=False,
+            attempts_max=3,
+            pause_max_s=2 * pause_max_s,
+            batch_sizes=range(1, 3),
         ),
         ProducerPlan(
-            acks=0, is_idempotent=False, attempts_max=1, pause_max_s=2 * pause_max_s, records_max=2
+            acks=0,
+            is_idempotent=False,
+            attempts_max=1,
+            pause_max_s=2 * pause_max_s,
+            batch_sizes=range(1, 3),
         ),
     ]
 

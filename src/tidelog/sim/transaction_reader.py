@@ -21,13 +21,12 @@ from tidelog.records.control import ControlType, decode_transaction_end
 from tidelog.records.record import decode_records
 from tidelog.sim.client import SimulatedClient
 from tidelog.sim.coordinated import GROUP, CoordinatedClient, Unanswered
+from tidelog.sim.protocol import FETCH_VERSION, decode_partition_fetch, encode_partition_fetch
 from tidelog.wire.api import ApiKey
-from tidelog.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest
-from tidelog.wire.fetch_client import FetchResponse, decode_fetch_response, encode_fetch_request
+from tidelog.wire.fetch import FetchPartitionResult
+from tidelog.wire.fetch_client import FetchResponse
 
-FETCH_VERSION = 12
 OFFSET_FETCH_VERSION = 9
-FETCH_MAX_BYTES = 2**20
 READ_COMMITTED = 1
 
 
@@ -98,7 +97,7 @@ class CommittedReader:
                 ApiKey.FETCH,
                 FETCH_VERSION,
                 partial(self._encode, partition),
-                lambda view, position: decode_fetch_response(view, position, FETCH_VERSION),
+                decode_partition_fetch,
             )
         except (PeerUnreachable, WireError):
             return False
@@ -133,23 +132,12 @@ class CommittedReader:
             self.offsets[partition] = max(self.offsets[partition], header.end_offset)
 
     def _encode(self, partition: int, number: int, name: str) -> bytes:
-        wanted = FetchPartition(partition, -1, self.offsets[partition], -1, -1, FETCH_MAX_BYTES)
-        return encode_fetch_request(
-            FETCH_VERSION,
+        return encode_partition_fetch(
             number,
             name,
-            FetchRequest(
-                replica_id=-1,
-                replica_epoch=-1,
-                max_wait_ms=200,
-                min_bytes=1,
-                max_bytes=FETCH_MAX_BYTES,
-                isolation_level=READ_COMMITTED,
-                session_id=0,
-                session_epoch=-1,
-                topics=[(self._topic, None, [wanted])],
-                forgotten=[],
-                rack_id="",
-                cluster_id=None,
-            ),
+            topic=self._topic,
+            partition=partition,
+            offset=self.offsets[partition],
+            max_wait_ms=200,
+            isolation_level=READ_COMMITTED,
         )

@@ -12,8 +12,8 @@ from tidelog.base.ids import Offset
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.records.batch import iter_headers
 from tidelog.records.record import decode_records
+from tidelog.sim.batch_producer import ACKS_ALL
 from tidelog.sim.observation import Cluster, Sight
-from tidelog.sim.workload import ACKS_ALL
 
 _READ_BYTES = 2**20
 
