@@ -9,7 +9,9 @@ from tidelog.base.ids import Offset
 from tidelog.broker.follower_runner import FollowerRunner
 from tidelog.broker.served_partition import ServedPartition
 from tidelog.core.groups.offsets import Offsets
+from tidelog.core.transactions import coordinator
 from tidelog.core.transactions.coordinator import TransactionShard
+from tidelog.core.transactions.ending import judge
 from tidelog.core.transactions.producers import ProducerStates
 
 
@@ -80,6 +82,34 @@ def let_go_of_undecided_offsets() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def let_fenced_producers_end_transactions() -> Iterator[None]:
+    """T1: whoever knows the transactional id ends what is open, in whatever epoch it is."""
+
+    def anybody(known: Any, *, producer_id: Any, producer_epoch: Any, **request: Any) -> Any:
+        return judge(
+            known,
+            producer_id=known.producer_id,
+            producer_epoch=known.producer_epoch,
+            **request,
+        )
+
+    with patch.object(coordinator, "judge", anybody):
+        yield
+
+
+@contextmanager
+def leave_overdue_ones_open() -> Iterator[None]:
+    """T6: a transaction ends when its producer says so, or the next of its id."""
+
+    def nothing(self: TransactionShard, now_ms: int) -> list[Any]:
+        self._timeouts.due(now_ms)
+        return []
+
+    with patch.object(TransactionShard, "_abort_overdue", nothing):
+        yield
+
+
 PLANTED_IN_TRANSACTIONS: dict[str, Callable[[], Any]] = {
     one.__name__: one
     for one in (
@@ -89,5 +119,7 @@ PLANTED_IN_TRANSACTIONS: dict[str, Callable[[], Any]] = {
         leave_prepared_ones_alone,
         count_offsets_before_they_are_decided,
         let_go_of_undecided_offsets,
+        let_fenced_producers_end_transactions,
+        leave_overdue_ones_open,
     )
 }

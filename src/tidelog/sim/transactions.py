@@ -1,7 +1,11 @@
 """The transactional producers of a run: several lives of each, and a reader of what they commit.
 
 A producer is killed now and then, and its next life takes its transactional id over. Sometimes it
-is not killed, and lives on beside the next as one that has been fenced.
+is not killed, and lives on beside the next as one that has been fenced; or it is overtaken before
+it ends a transaction, and does so while the next life has one of its own.
+
+Others die for good, in the middle of a transaction, and nobody takes their id over: readers wait
+behind what they wrote until the coordinator aborts it.
 """
 
 from collections.abc import Callable
@@ -17,8 +21,12 @@ from tidelog.sim.transactor import SimulatedTransactor
 from tidelog.sim.world import World
 
 TRANSACTIONAL_IDS = ("txn-a", "txn-b")
+ABANDONED_IDS = ("txn-x", "txn-y")
+ALL_IDS = (*TRANSACTIONAL_IDS, *ABANDONED_IDS)
+ABANDONED_AFTER_MAX_S = 50.0
 LIFE_MIN_S, LIFE_MAX_S = 3.0, 20.0
-LIVES_ON_SHARE = 0.3
+LIVES_ON_SHARE = 0.2
+LATE_SHARE = 0.2
 NUMBERS_OF_A_LIFE = 10_000
 """So that a life that goes on beside the next uses no number of the other's."""
 
@@ -44,12 +52,17 @@ class SimulatedTransactions:
             self.readers,
             topic=topic,
             partition_count=partition_count,
-            groups={one: group_of(one) for one in TRANSACTIONAL_IDS},
+            groups={one: group_of(one) for one in ALL_IDS},
         )
 
     def start(self, client: MakeClient) -> None:
         for transactional_id in TRANSACTIONAL_IDS:
             self._spawn(transactional_id, client)
+        for transactional_id in ABANDONED_IDS:
+            self._world.call_later(
+                self._random.uniform(0.0, ABANDONED_AFTER_MAX_S),
+                partial(self._spawn_abandoned, transactional_id, client),
+            )
         self._world.spawn("reader-0", partial(self._read, client))
 
     async def _read(self, client: MakeClient, process: Process) -> None:
@@ -57,7 +70,7 @@ class SimulatedTransactions:
             client(process),
             topic=self._topic,
             partition_count=self._partition_count,
-            groups=[group_of(one) for one in TRANSACTIONAL_IDS],
+            groups=[group_of(one) for one in ALL_IDS],
         )
         self.readers.append(reader)
         await reader.run()
@@ -82,15 +95,8 @@ class SimulatedTransactions:
         is_version_2 = self._random.random() < 0.5
 
         async def transact(process: Process) -> None:
-            transactor = SimulatedTransactor(
-                client(process),
-                self.ledger,
-                transactional_id=transactional_id,
-                group=group_of(transactional_id),
-                topic=self._topic,
-                partition_count=self._partition_count,
-                first_number=life * NUMBERS_OF_A_LIFE,
-                is_version_2=is_version_2,
+            transactor = self._transactor(
+                client(process), transactional_id, life=life, is_version_2=is_version_2
             )
             transactor.is_stopping = self._is_resting
             self._newest[transactional_id] = transactor
@@ -102,15 +108,56 @@ class SimulatedTransactions:
             partial(self._replace, process, transactional_id, client),
         )
 
+    def _spawn_abandoned(self, transactional_id: str, client: MakeClient) -> None:
+        is_version_2 = self._random.random() < 0.5
+
+        async def transact(process: Process) -> None:
+            transactor = self._transactor(
+                client(process), transactional_id, life=0, is_version_2=is_version_2
+            )
+            await transactor.run_until_it_dies()
+
+        if not self._is_resting:
+            self._world.spawn(f"{transactional_id}-abandoned", transact)
+
+    def _transactor(
+        self, client: SimulatedClient, transactional_id: str, *, life: int, is_version_2: bool
+    ) -> SimulatedTransactor:
+        return SimulatedTransactor(
+            client,
+            self.ledger,
+            transactional_id=transactional_id,
+            group=group_of(transactional_id),
+            topic=self._topic,
+            partition_count=self._partition_count,
+            first_number=life * NUMBERS_OF_A_LIFE,
+            is_version_2=is_version_2,
+        )
+
     def _replace(self, process: Process, transactional_id: str, client: MakeClient) -> None:
         if self._is_resting:
             return
-        self._newest[transactional_id].is_superseded = True
-        if self._random.random() < LIVES_ON_SHARE:
-            # It goes on for a while, beside the next.
-            self._world.call_later(self._random.uniform(0.5, 4.0), partial(_kill, process))
+        transactor = self._newest[transactional_id]
+        kind = self._random.random()
+        if kind < LATE_SHARE:
+            transactor.be_overtaken = partial(
+                self._world.call_later, 0.0, self._overtake, process, transactional_id, client
+            )
+        elif kind < LATE_SHARE + LIVES_ON_SHARE:
+            self._overtake(process, transactional_id, client)
         else:
             _kill(process)
+            transactor.is_superseded = True
+            self._spawn(transactional_id, client)
+
+    def _overtake(self, process: Process, transactional_id: str, client: MakeClient) -> None:
+        """It goes on for a while, beside the next."""
+        transactor = self._newest[transactional_id]
+        transactor.be_overtaken = None
+        if self._is_resting:
+            return
+        transactor.is_superseded = True
+        self._world.call_later(self._random.uniform(0.5, 4.0), partial(_kill, process))
         self._spawn(transactional_id, client)
 
 

@@ -12,6 +12,8 @@ epoch stays), half as those after (KIP-890: added by writing, a new epoch for ea
 
 import asyncio
 import datetime
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from kio.schema.add_offsets_to_txn.v3.request import AddOffsetsToTxnRequest
@@ -53,6 +55,7 @@ ADD_OFFSETS_VERSION = 3
 ABORT_SHARE = 0.25
 OFFSETS_SHARE = 0.5
 DAWDLE_SHARE = 0.04
+LATE_S = (0.3, 2.0)
 ACKS_ALL = -1
 
 _AGAIN = frozenset(
@@ -111,6 +114,8 @@ class SimulatedTransactor:
         self.is_done = False
         self.is_superseded = False
         """Another life has begun: being fenced is the end of this one."""
+        self.be_overtaken: Callable[[], object] | None = None
+        """Before it ends a transaction, have another life begin, and be late."""
 
     @property
     def next_number(self) -> int:
@@ -127,6 +132,12 @@ class SimulatedTransactor:
                     return
                 await self._begin()
         self.is_done = True
+
+    async def run_until_it_dies(self) -> None:
+        """Begin a transaction, and be heard of no more."""
+        await self._begin()
+        with suppress(_Over):
+            await self._write(self._begin_transaction())
 
     async def _begin(self) -> None:
         """A producer id, or a new epoch of the one there was; whoever had it before is fenced."""
@@ -151,11 +162,35 @@ class SimulatedTransactor:
         self._producer = (producer_id, epoch)
         self._sequences = {}
 
+    def _begin_transaction(self) -> Transaction:
+        transaction = self._ledger.begin(self._transactional_id, self._number)
+        self._number += 1
+        return transaction
+
     async def _transact(self) -> None:
         random = self._client.random
         await asyncio.sleep(random.uniform(0.0, 0.5))
-        transaction = self._ledger.begin(self._transactional_id, self._number)
-        self._number += 1
+        transaction = self._begin_transaction()
+        await self._write(transaction)
+        if random.random() < DAWDLE_SHARE:
+            # Longer than it may take: the coordinator ends it.
+            await asyncio.sleep(TIMEOUT_MS / 1000 * random.uniform(0.8, 1.5))
+        if self.be_overtaken is not None:
+            await self._be_late(transaction, self.be_overtaken)
+        await self._end(transaction, is_commit=random.random() >= ABORT_SHARE)
+
+    async def _be_late(self, transaction: Transaction, be_overtaken: Callable[[], object]) -> None:
+        """It writes no more records: their partitions would refuse them, and nobody would ask the
+        coordinators."""
+        random = self._client.random
+        be_overtaken()
+        await asyncio.sleep(random.uniform(*LATE_S))
+        if random.random() < OFFSETS_SHARE / 2:
+            await self._send_offsets(transaction)
+
+    async def _write(self, transaction: Transaction) -> None:
+        """Everything but its end."""
+        random = self._client.random
         count = random.randint(1, self._partition_count)
         partitions = random.sample(range(self._partition_count), count)
         if not self._is_version_2:
@@ -165,10 +200,6 @@ class SimulatedTransactor:
                 await self._produce(transaction, partition, part)
         if random.random() < OFFSETS_SHARE:
             await self._send_offsets(transaction)
-        if random.random() < DAWDLE_SHARE:
-            # Longer than it may take: the coordinator ends it.
-            await asyncio.sleep(TIMEOUT_MS / 1000 * random.uniform(0.8, 1.5))
-        await self._end(transaction, is_commit=random.random() >= ABORT_SHARE)
 
     # -- steps -----------------------------------------------------------------------------------
 

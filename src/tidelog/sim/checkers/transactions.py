@@ -1,11 +1,11 @@
-"""P16-P20: transactions happen whole or not at all, and all of them end.
+"""P19-P23: transactions happen whole or not at all, and all of them end.
 
-P16  a reader of what is committed sees all records of a transaction or none
-P17  one that was said to be committed is seen; one that was said to be aborted, or that nobody
+P19  a reader of what is committed sees all records of a transaction or none
+P20  one that was said to be committed is seen; one that was said to be aborted, or that nobody
      asked to commit, is not
-P18  none hangs: in the end all of a partition is stable, as far as it is committed
-P19  the offsets that it commits go with its records, and never go back
-P20  a producer's records are read once, in the order of its transactions
+P21  none hangs: in the end all of a partition is stable, as far as it is committed
+P22  the offsets that it commits go with its records, and never go back
+P23  a producer's records are read once, in the order of its transactions
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ class TransactionsChecker:
 
     @property
     def unrest(self) -> str:
-        """What is missing: P18, if it is a transaction."""
+        """What is missing: P21, if it is a transaction."""
         reads = [reader.offsets for reader in self._readers]
         leaders = {
             partition: None
@@ -113,7 +113,7 @@ class TransactionsChecker:
     def _whole_or_not_at_all(
         self, transaction: Transaction, seen: Sequence[tuple[int, bytes]]
     ) -> None:
-        """P16, P17."""
+        """P19, P20."""
         outcome = transaction.outcome
         if outcome in {Outcome.ABORTED, Outcome.OPEN} and seen:
             raise self._cluster.fail(
@@ -121,7 +121,7 @@ class TransactionsChecker:
                 f"{list(seen)} of {transaction.transactional_id} number {transaction.number}: "
                 f"{outcome.value}",
             )
-        if outcome is Outcome.COMMITTED and not seen:
+        if outcome is Outcome.COMMITTED and transaction.written and not seen:
             raise self._cluster.fail(
                 "what is committed is read",
                 f"nothing of {transaction.transactional_id} number {transaction.number}",
@@ -134,7 +134,7 @@ class TransactionsChecker:
             )
 
     def _once_in_order(self, reader: CommittedReader) -> None:
-        """P20."""
+        """P23."""
         last: dict[tuple[str, int], tuple[int, int]] = {}
         for read in reader.records:
             parts = read.value.decode().split(":")
@@ -156,7 +156,7 @@ class TransactionsChecker:
         transactions: Mapping[Name, Transaction],
         seen: Mapping[Name, object],
     ) -> None:
-        """P19."""
+        """P22."""
         for transactional_id, group in self._groups.items():
             told = reader.committed[group]
             for earlier, later in pairwise(told):
