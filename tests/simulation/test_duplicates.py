@@ -1,4 +1,4 @@
-"""D5: what is sent twice is stored once, whoever dies meanwhile (P21-P23); and bugs are found."""
+"""D5: what is sent twice is stored once, whoever dies meanwhile (P24-P26); and bugs are found."""
 
 import pytest
 

@@ -1,8 +1,8 @@
 """Groups and transactions hold what they promise, whatever happens to the brokers (P3, D3).
 
-A minute of faults for each seed, with members that come and go, transactional producers that are
-killed and fenced, or both; `sim/checkers/groups.py` and `sim/checkers/transactions.py` have the
-promises, P12 to P20.
+A minute of faults for each seed, with members of both protocols that come and go, transactional
+producers that are killed and fenced, or both; `sim/checkers/groups.py` and
+`sim/checkers/transactions.py` have the promises, P13 to P23.
 """
 
 import pytest

@@ -6,6 +6,7 @@ seeds.
 
 import pytest
 
+from tests.simulation.planted_consumer_groups import PLANTED_IN_CONSUMER_GROUPS
 from tests.simulation.planted_groups import PLANTED_IN_GROUPS
 from tests.simulation.planted_transactions import PLANTED_IN_TRANSACTIONS
 from tests.simulation.runs import run_with
@@ -14,10 +15,14 @@ from tidelog.sim.guests import Guest
 SEEDS_MAX = 15
 
 OFFSETS_GO_ON = "a committed offset never goes back"
+OWNED_ONCE = "a partition is one member's"
+EPOCHS_GROW = "epochs only grow"
+ANOTHERS = "nobody commits what is another's"
 OLD_GENERATION = "nobody commits in an old generation"
 GIVEN = "members are given what one leader decided"
 ONE_SHARE = "a member is given one share in a generation"
 REST = "everybody comes to rest"
+COMMITTED = "what is committed is read"
 ABORTED = "what is aborted is not read"
 WHOLE = "a transaction is read whole or not at all"
 WITH_RECORDS = "offsets of a transaction go with its records"
@@ -25,20 +30,41 @@ NEVER_BACK = "an offset of a transaction never goes back"
 
 FOUND_BY: dict[str, set[str]] = {
     "answer_before_it_is_committed": {OFFSETS_GO_ON},
-    "begin_before_all_is_loaded": {OFFSETS_GO_ON, OLD_GENERATION, GIVEN},
+    "begin_before_all_is_loaded": {OFFSETS_GO_ON, OLD_GENERATION, GIVEN, OWNED_ONCE, EPOCHS_GROW},
     "go_on_after_the_lead_is_lost": {REST, OFFSETS_GO_ON},
-    "take_commits_of_whoever_was_a_member": {OLD_GENERATION, OFFSETS_GO_ON},
+    "take_commits_of_whoever_was_a_member": {OLD_GENERATION, ANOTHERS, OFFSETS_GO_ON},
     "keep_members_that_are_silent": {REST},
     "give_shares_to_the_wrong_members": {GIVEN, ONE_SHARE},
+    "hand_out_what_is_not_free": {OWNED_ONCE},
+    "do_not_wait_until_it_is_given_back": {OWNED_ONCE, ANOTHERS},
+    "take_commits_of_fenced_members": {ANOTHERS},
+    "begin_without_epochs": {EPOCHS_GROW},
+    "begin_without_assignments": {OWNED_ONCE},
+    "keep_consumers_that_are_silent": {REST},
+    "keep_the_epoch_when_somebody_goes": {REST},
+    "overlook_new_topics": {REST},
+    "upgrade_without_assignments": {OWNED_ONCE, ANOTHERS, OFFSETS_GO_ON},
     "read_what_is_not_decided": {ABORTED, WHOLE},
     "tell_readers_nothing_of_aborts": {ABORTED, WHOLE},
     "followers_overlook_aborts": {ABORTED, WHOLE},
     "leave_prepared_ones_alone": {REST},
     "count_offsets_before_they_are_decided": {WITH_RECORDS, NEVER_BACK},
     "let_go_of_undecided_offsets": {WITH_RECORDS, NEVER_BACK},
+    "let_fenced_producers_end_transactions": {COMMITTED, ABORTED, WHOLE},
+    "leave_overdue_ones_open": {REST},
 }
+TRIED_FIRST = {
+    "do_not_wait_until_it_is_given_back": 4,
+    "begin_without_assignments": 3,
+    "overlook_new_topics": 3,
+    "answer_before_it_is_committed": 2,
+    "go_on_after_the_lead_is_lost": 2,
+}
+"""As in `test_planted.py`."""
+
 PLANTED = {
     **{name: (bug, Guest.GROUPS) for name, bug in PLANTED_IN_GROUPS.items()},
+    **{name: (bug, Guest.GROUPS) for name, bug in PLANTED_IN_CONSUMER_GROUPS.items()},
     **{name: (bug, Guest.TRANSACTIONS) for name, bug in PLANTED_IN_TRANSACTIONS.items()},
 }
 
@@ -47,7 +73,7 @@ PLANTED = {
 def test_a_planted_bug_is_found(name: str) -> None:
     plant, guest = PLANTED[name]
     others: dict[str, int] = {}
-    for seed in range(1, SEEDS_MAX + 1):
+    for seed in sorted(range(1, SEEDS_MAX + 1), key=lambda one: one != TRIED_FIRST.get(name)):
         with plant():
             failure = run_with(seed, guest).failure
         if failure is None:
@@ -57,3 +83,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
             return
         others[promise] = others.get(promise, 0) + 1
     pytest.fail(f"{name} was not found in {SEEDS_MAX} seeds; what else went wrong: {others}")
+
+
+def test_every_bug_has_a_promise_that_it_breaks() -> None:
+    assert FOUND_BY.keys() == PLANTED.keys()

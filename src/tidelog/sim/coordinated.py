@@ -52,13 +52,22 @@ class CoordinatedClient:
 
         Raises Unanswered, after a rest.
         """
+        address = await self.locate()
         try:
-            if self._address is None:
-                self._address = await self._find()
-            return await ask(self.client, self._address, api_key, version, request, decode)
+            return await ask(self.client, address, api_key, version, request, decode)
         except (PeerUnreachable, WireError) as error:
             await self.look_again()
             raise Unanswered(str(error)) from error
+
+    async def locate(self) -> Address:
+        """Whom `ask` asks next. Raises Unanswered, after a rest."""
+        try:
+            if self._address is None:
+                self._address = await self._find()
+        except (PeerUnreachable, WireError) as error:
+            await self.look_again()
+            raise Unanswered(str(error)) from error
+        return self._address
 
     async def is_elsewhere(self, code: int) -> bool:
         """Whether `code` says that somebody else is to be asked, or later; then after a rest."""

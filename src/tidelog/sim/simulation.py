@@ -33,7 +33,8 @@ from tidelog.sim.duplicates import TOPIC_CONFIGS, SimulatedDuplicates
 from tidelog.sim.faults.plan import FaultPlan
 from tidelog.sim.faults.scene import COORDINATOR, Scene
 from tidelog.sim.faults.schedule import Faults
-from tidelog.sim.groups import SimulatedGroups
+from tidelog.sim.groups import OFFSETS_PARTITIONS, SimulatedGroups
+from tidelog.sim.groups import SETTINGS as GROUP_SETTINGS
 from tidelog.sim.guests import Guest
 from tidelog.sim.ledger import Ledger
 from tidelog.sim.links import same_machine, same_rack
@@ -203,14 +204,13 @@ class Simulation:
             "tidelog.log.dir.retry.ms": "500",
             "tidelog.replica.bulk.bytes": str(chance.choice([1, 500, 32_768])),
             "log.flush.offset.checkpoint.interval.ms": "2000",
-            "offsets.topic.num.partitions": "2",
+            "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
             "offsets.topic.replication.factor": str(min(3, self._plan.broker_count)),
             "transaction.state.log.num.partitions": "2",
             "transaction.state.log.replication.factor": str(min(3, self._plan.broker_count)),
             "transaction.state.log.min.isr": self._min_isr,
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-            "group.initial.rebalance.delay.ms": "200",
-            "group.min.session.timeout.ms": "500",
+            **GROUP_SETTINGS,
             **self._plan.settings,
         }
 

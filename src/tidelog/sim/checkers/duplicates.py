@@ -1,8 +1,8 @@
-"""P21-P23: what was sent twice is stored once (D5).
+"""P24-P26: what was sent twice is stored once (D5).
 
-P21  no partition has two records with one id
-P22  what a producer was told is stored is stored, by this batch or by an earlier one
-P23  a producer that sent one record was told where the first copy is
+P24  no partition has two records with one id
+P25  what a producer was told is stored is stored, by this batch or by an earlier one
+P26  a producer that sent one record was told where the first copy is
 """
 
 from tidelog.broker.partition_runner import PartitionRunner
@@ -45,7 +45,7 @@ class DuplicatesChecker:
                 )
 
     def _offsets_by_id(self, partition: int) -> dict[bytes, int]:
-        """P21, of any replica: that all are equal is looked at elsewhere."""
+        """P24, of any replica: that all are equal is looked at elsewhere."""
         runner = next(
             found
             for broker in self._cluster.brokers.values()
