@@ -335,6 +335,11 @@ class TestSegments:
             "00000000000000000003.snapshot"
         ]
 
+    def test_a_hundred_segments_at_most_are_taken_out_at_a_time(self, log: Log) -> None:
+        append_pairs(log, *([(b"%d" % number, b"1")] for number in range(101)))
+        compact(log)
+        assert [segment.base_offset for segment in log.segments] == [0, 100, 101]
+
     def test_reader_in_a_gap_gets_the_next_batch(self, log: Log) -> None:
         append_pairs(log, *[[(b"a", b"%d" % number)] for number in range(5)])
         compact(log)

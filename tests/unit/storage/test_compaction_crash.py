@@ -10,8 +10,10 @@ from random import Random
 import pytest
 
 from tests.unit.storage.compacted_folder import (
+    AMPLE,
     Transactions,
     append_pairs,
+    cleanable_of,
     committed,
     compact,
     headers,
@@ -28,6 +30,7 @@ from tests.unit.storage.log_folder import (
 )
 from tests.unit.storage.stopping_disk import Died, StoppingDisk
 from tidelog.base.ids import Offset
+from tidelog.storage.compaction import Compaction, Replace
 from tidelog.storage.log import Log
 from tidelog.storage.memory_disk import MemoryDisk
 
@@ -139,6 +142,26 @@ def compacted_offsets() -> list[int]:
     scene = Scene()
     scene.compact(scene.log)
     return offsets_of(scene.log)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_value_goes_only_when_what_replaces_it_is_on_the_device(seed: int) -> None:
+    """Power fails between the two groups of a log of which nothing was flushed."""
+    memory = MemoryDisk(total_bytes=2**30, now_ms=NOW_MS)
+    memory.make_folder(FOLDER.parent)
+    memory.flush_folder(FOLDER.parent.parent)
+    memory.flush_folder(FOLDER.parent)
+    partition = LogFolder(memory, FOLDER, log_config(cleanup_policy=("compact",)))
+    log = partition.open_log()
+    append_pairs(log, [(b"a", b"1")], [(b"a", b"2")])
+    log.reconfigure(log_config(segment_bytes=log.segments[0].size_bytes))
+    compaction = Compaction(log, cleanable_of(log), producers=(), limits=AMPLE, now_ms=NOW_MS)
+    cleaned = next(step.cleaned for step in compaction.steps() if isinstance(step, Replace))
+    log.begin_replacing()
+    assert log.replace(cleaned, truncation_count=compaction.truncation_count) is not None
+    log.flush_replaced()
+    memory.crash(Random(seed))
+    assert newest(read_all(partition.open_log())) == {b"a": b"2"}
 
 
 class TestKafkasRules:

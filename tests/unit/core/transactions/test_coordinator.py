@@ -388,6 +388,17 @@ def test_other_id_may_be_used_before_the_markers_are_written(asked: AskedShard) 
     assert asked.end(ID, after, is_commit=True).code is ErrorCode.NONE
 
 
+def test_former_id_is_fenced_whatever_its_epoch(asked: AskedShard) -> None:
+    """But for the last, which may not have heard of the other id."""
+    producer = used_up(asked)
+    answer = asked.end(ID, producer, is_commit=True)
+    asked.answer_markers()
+    for epoch in (0, LAST_EPOCH - 1):
+        zombie = claim(producer.producer_id, epoch)
+        assert asked.init(ID, zombie).code is ErrorCode.PRODUCER_FENCED
+    assert asked.init(ID, producer) == answer
+
+
 def test_last_epoch_is_kept_for_fencing(asked: AskedShard) -> None:
     producer = used_up(asked)
     asked.tick(TIMEOUT_MS + 1)
