@@ -35,7 +35,7 @@ from tidelog.wire.api import ApiKey
 pytestmark = pytest.mark.one_broker
 
 SETTINGS = {"log.retention.hours": "100", "broker.rack": "r1", "num.partitions": "2"}
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 NO_TIME = timedelta(0)
 NEGATIVE_TIME = timedelta(milliseconds=-1)
@@ -298,6 +298,31 @@ def test_settings_of_groups_are_altered_alike(pair: Pair) -> None:
     for replacement in ({SESSION: "46000"}, {"no.such": "1"}, {}):
         pair.assert_same(*replace((GROUP, "r", replacement)))
         pair.assert_same(*configs_of((GROUP, "r", GROUP_SETTINGS)))
+
+
+LOGGER_ALTERATIONS: Sequence[tuple[str, Sequence[tuple[str, int, str | None]]]] = [
+    ("1", [("root", SET, "WARN")]),
+    ("1", [("root", SET, "warn")]),
+    ("1", [("root", SET, None)]),
+    ("1", [("root", DELETE, None)]),
+    ("1", [("root", APPEND, "INFO")]),
+    ("1", [("no.such", SET, "INFO")]),
+    ("1", [("no.such", DELETE, None)]),
+    ("1", [("root", SET, "DEBUG"), ("no.such", SET, "INFO")]),
+    ("2", [("root", SET, "WARN")]),
+    ("", [("root", SET, "WARN")]),
+    ("abc", [("root", SET, "WARN")]),
+    ("1", [("root", SET, "ERROR")]),
+]
+
+
+def test_levels_of_loggers_are_altered_alike(pair: Pair) -> None:
+    for name, alterations in LOGGER_ALTERATIONS:
+        pair.assert_same(*alter(LOGGER, name, *alterations, validate_only=True))
+        pair.assert_same(*alter(LOGGER, name, *alterations))
+        pair.assert_same(*configs_of((LOGGER, name, ("root", "no.such"))))
+    pair.assert_same(*replace((LOGGER, "1", {"root": "INFO"})))
+    pair.assert_same(ApiKey.LIST_CONFIG_RESOURCES, {"resource_types": (LOGGER, BROKER)})
 
 
 @pytest.mark.parametrize("kind", [0, 1, 3, 99, -3])

@@ -218,6 +218,12 @@ class TestConfigCommand:
         tools.configs("--alter", *entity, "--delete-config", "consumer.session.timeout.ms")
         assert "consumer.session.timeout.ms" not in tools.configs("--describe", *entity)
 
+    def test_level_of_a_logger_is_changed_and_changed_back(self, tools: KafkaTools) -> None:
+        entity = ("--entity-type", "broker-loggers", "--entity-name", "1")
+        for level in ("DEBUG", "INFO"):
+            tools.configs("--alter", *entity, "--add-config", f"root={level}")
+            assert f"root={level} sensitive=false" in tools.configs("--describe", *entity)
+
     @pytest.mark.parametrize(
         "setting", ["max.message.bytes=abc", "cleanup.policy=sometimes", "no.such.setting=1"]
     )

@@ -42,6 +42,7 @@ from tidelog.broker.handlers.offset_delete import OffsetDeleteHandler
 from tidelog.broker.handlers.sync_group import SyncGroupHandler
 from tidelog.broker.handlers.update_features import UpdateFeaturesHandler
 from tidelog.broker.log_dir_runner import LogDirRunner
+from tidelog.broker.loggers import Loggers
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.transaction_shards import TransactionCoordinator
@@ -64,6 +65,8 @@ def admin_handlers(
     """
     replication = replicas.config.replication
 
+    loggers = Loggers(replicas.config.broker_id)
+
     def told(handler: object) -> ColdHandler:
         return _Told(cast(ColdHandler, handler), delivered)
 
@@ -83,10 +86,12 @@ def admin_handlers(
         ),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsHandler(controller=requests),
         ApiKey.DESCRIBE_CONFIGS: DescribeConfigsHandler(
-            partitions=partitions, broker_config=lambda: replicas.config
+            partitions=partitions, broker_config=lambda: replicas.config, loggers=loggers
         ),
         ApiKey.ALTER_CONFIGS: told(AlterConfigsHandler(controller=requests)),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: told(IncrementalAlterConfigsHandler(controller=requests)),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: told(
+            IncrementalAlterConfigsHandler(controller=requests, loggers=loggers)
+        ),
         ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(partitions=partitions),
         ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(),
         ApiKey.LIST_CONFIG_RESOURCES: ListConfigResourcesHandler(partitions=partitions),

@@ -24,7 +24,7 @@ from typing import Protocol
 from tidelog.base.errors import WireError
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
-from tidelog.broker.forwarding import FORWARDED, Forwarding
+from tidelog.broker.forwarding import FORWARDED, Forwarding, is_forwarded
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.large_requests import LARGE_BYTES, LARGE_COUNT, LargeRequests
 from tidelog.broker.request_tasks import RequestTasks
@@ -157,7 +157,9 @@ class Dispatcher:
         pending = PendingAnswer(connection, exclusive=True)
         forwarding = self._forwarding
         # The frame is read over by the time it is decoded, so the request waits as a copy.
-        if forwarding is not None and forwarding.is_needed and key in FORWARDED:
+        is_needed = forwarding is not None and forwarding.is_needed
+        if is_needed and is_forwarded(key, frame, header):
+            assert forwarding is not None
             work = self._forward(forwarding, pending, connection, bytes(frame), header)
         elif len(frame) > LARGE_BYTES:
             messages.require_size(key, len(frame) - header.body_position)

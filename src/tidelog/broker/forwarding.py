@@ -12,8 +12,10 @@ import asyncio
 import logging
 
 from tidelog.broker.controller_link import ControllerLink, LocalController
+from tidelog.broker.loggers import BROKER_LOGGER
 from tidelog.broker.peers import PeerUnreachable
-from tidelog.wire.api import ApiKey
+from tidelog.wire.api import ApiKey, RequestHeader
+from tidelog.wire.incremental_alter_configs import first_resource_type
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +35,17 @@ FORWARDED = frozenset(
     }
 )
 """What only the controller may decide."""
+
+
+def is_forwarded(key: ApiKey, frame: memoryview, header: RequestHeader) -> bool:
+    """Whether a request is for the controller; one about loggers is for whoever it was sent to.
+
+    Clients do not mix the two. What is in the same request as a logger, and not for this broker to
+    decide, is refused with NOT_CONTROLLER.
+    """
+    if key is ApiKey.INCREMENTAL_ALTER_CONFIGS:
+        return first_resource_type(frame, header) != BROKER_LOGGER
+    return key in FORWARDED
 
 
 class Forwarding:

@@ -1,4 +1,4 @@
-"""`tidelog configs`: settings of topics, of groups, of a broker, and of all brokers."""
+"""`tidelog configs`: settings of topics, of groups, of a broker, its loggers, and all brokers."""
 
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
@@ -17,6 +17,7 @@ from tidelog.client.values import (
     ClusterDefaults,
     ConfigValue,
     GroupResource,
+    LoggerResource,
     Resource,
     TopicResource,
 )
@@ -31,6 +32,10 @@ BrokerOption: TypeAlias = Annotated[
 ]
 GroupOption: TypeAlias = Annotated[
     str | None, typer.Option(metavar="ID", help="Settings of a consumer group.")
+]
+LoggersOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--loggers", metavar="ID", help="Levels of a broker's loggers, until it stops."),
 ]
 ClusterOption: TypeAlias = Annotated[
     bool, typer.Option("--cluster", help="Settings of all brokers that have none of their own.")
@@ -57,13 +62,14 @@ def describe(
     topic: TopicOption = None,
     broker: BrokerOption = None,
     group: GroupOption = None,
+    loggers: LoggersOption = None,
     cluster: ClusterOption = False,
     show_all: Annotated[bool, typer.Option("--all", help="Also what is at its default.")] = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     as_json: JsonOption = False,
 ) -> int:
     """Show settings and where each comes from; with --json, one object per line."""
-    target = _target(topic, broker, group, cluster)
+    target = _target(topic, broker, group, loggers, cluster=cluster)
     with Admin(bootstrap) as admin:
         values = _configs(admin, target)
     shown = [value for value in values if show_all or not value.is_default]
@@ -88,6 +94,7 @@ def alter(
     topic: TopicOption = None,
     broker: BrokerOption = None,
     group: GroupOption = None,
+    loggers: LoggersOption = None,
     cluster: ClusterOption = False,
     assignments: Annotated[
         list[str], typer.Option("--set", metavar="NAME=VALUE", help="Set it; may be repeated.")
@@ -100,7 +107,7 @@ def alter(
     as_json: JsonOption = False,
 ) -> int:
     """Change settings, all of them or none. Exit 2 if a setting or its value is wrong."""
-    target = _target(topic, broker, group, cluster)
+    target = _target(topic, broker, group, loggers, cluster=cluster)
     set_values = dict(map(parse_assignment, assignments))
     if not set_values and not deleted:
         raise ConfigError("nothing to change; give --set or --delete")
@@ -117,7 +124,9 @@ def alter(
     return 0
 
 
-def _target(topic: str | None, broker: int | None, group: str | None, cluster: bool) -> _Target:
+def _target(
+    topic: str | None, broker: int | None, group: str | None, loggers: int | None, *, cluster: bool
+) -> _Target:
     chosen: list[_Target] = []
     if topic is not None:
         chosen.append(_Target(TopicResource(topic), f"topic {topic}"))
@@ -125,11 +134,14 @@ def _target(topic: str | None, broker: int | None, group: str | None, cluster: b
         chosen.append(_Target(BrokerResource(broker), f"broker {broker}"))
     if group is not None:
         chosen.append(_Target(GroupResource(group), f"group {group}"))
+    if loggers is not None:
+        chosen.append(_Target(LoggerResource(loggers), f"loggers of broker {loggers}"))
     if cluster:
         chosen.append(_Target(ClusterDefaults(), "all brokers"))
     if len(chosen) != 1:
         raise ConfigError(
-            "say whose settings: one of --topic NAME, --group ID, --broker ID, --cluster"
+            "say whose settings: one of --topic NAME, --group ID, --broker ID, --loggers ID, "
+            "--cluster"
         )
     return chosen[0]
 

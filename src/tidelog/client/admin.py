@@ -37,6 +37,7 @@ from tidelog.client.values import (
     ConfigValue,
     GroupResource,
     LogDirDescription,
+    LoggerResource,
     OffsetBounds,
     PartitionDescription,
     Resource,
@@ -179,6 +180,11 @@ class Admin:
 
                 address = self._controller_address()
                 values = direct.describe_cluster_defaults(address, timeout_s=self._timeout_s)
+            case LoggerResource(broker_id):
+                from tidelog.client import direct  # noqa: PLC0415 - loads kio
+
+                address = self._broker_address(broker_id)
+                values = direct.describe_loggers(address, broker_id, timeout_s=self._timeout_s)
             case _:
                 assert_never(resource)
         return tuple(sorted(values, key=lambda value: value.name))
@@ -202,6 +208,16 @@ class Admin:
 
                 direct.alter_cluster_defaults(
                     self._controller_address(),
+                    set_values=set_values,
+                    deleted=deleted,
+                    timeout_s=self._timeout_s,
+                )
+            case LoggerResource(broker_id):
+                from tidelog.client import direct  # noqa: PLC0415 - loads kio
+
+                direct.alter_loggers(
+                    self._broker_address(broker_id),
+                    broker_id,
                     set_values=set_values,
                     deleted=deleted,
                     timeout_s=self._timeout_s,
@@ -252,6 +268,14 @@ class Admin:
         if broker_id not in known:
             alive = ", ".join(map(str, known))
             raise RequestFailed("_UNKNOWN_BROKER", f"there is no broker {broker_id}, only {alive}")
+
+    def _broker_address(self, broker_id: int) -> Address:
+        self._require_broker(broker_id)
+        return next(
+            Address(broker.host, broker.port)
+            for broker in self.describe_cluster().brokers
+            if broker.id == broker_id
+        )
 
     def _controller_address(self) -> Address:
         cluster = self.describe_cluster()

@@ -30,6 +30,7 @@ from tidelog.client.bootstrap import Address
 from tidelog.client.values import CONFIG_SOURCES, ConfigValue, LogDirDescription, ReplicaOnDisk
 
 _BROKER_RESOURCE = 4
+_LOGGER_RESOURCE = 8
 _ALL_BROKERS = ""
 _SET = 0
 _DELETE = 1
@@ -47,8 +48,19 @@ def describe_log_dirs(
 
 def describe_cluster_defaults(address: Address, *, timeout_s: float) -> tuple[ConfigValue, ...]:
     """The settings that were made the default of all brokers."""
+    return _describe(address, _BROKER_RESOURCE, _ALL_BROKERS, timeout_s)
+
+
+def describe_loggers(
+    address: Address, broker_id: int, *, timeout_s: float
+) -> tuple[ConfigValue, ...]:
+    """The levels of the loggers of the broker at `address`."""
+    return _describe(address, _LOGGER_RESOURCE, str(broker_id), timeout_s)
+
+
+def _describe(address: Address, kind: int, name: str, timeout_s: float) -> tuple[ConfigValue, ...]:
     resource = DescribeConfigsResource(
-        resource_type=i8(_BROKER_RESOURCE), resource_name=_ALL_BROKERS, configuration_keys=None
+        resource_type=i8(kind), resource_name=name, configuration_keys=None
     )
     request = DescribeConfigsRequest(
         resources=(resource,), include_synonyms=False, include_documentation=False
@@ -62,15 +74,39 @@ def alter_cluster_defaults(
     address: Address, *, set_values: Mapping[str, str], deleted: Sequence[str], timeout_s: float
 ) -> None:
     """Change the settings that hold for every broker without one of its own."""
+    _alter(address, _BROKER_RESOURCE, _ALL_BROKERS, set_values, deleted, timeout_s)
+
+
+def alter_loggers(
+    address: Address,
+    broker_id: int,
+    *,
+    set_values: Mapping[str, str],
+    deleted: Sequence[str],
+    timeout_s: float,
+) -> None:
+    """Change the levels of loggers of the broker at `address`."""
+    _alter(address, _LOGGER_RESOURCE, str(broker_id), set_values, deleted, timeout_s)
+
+
+def _alter(
+    address: Address,
+    kind: int,
+    name: str,
+    set_values: Mapping[str, str],
+    deleted: Sequence[str],
+    timeout_s: float,
+) -> None:
     configs = [
-        AlterableConfig(name=name, config_operation=i8(_SET), value=value)
-        for name, value in set_values.items()
+        AlterableConfig(name=setting, config_operation=i8(_SET), value=value)
+        for setting, value in set_values.items()
     ]
     configs += [
-        AlterableConfig(name=name, config_operation=i8(_DELETE), value=None) for name in deleted
+        AlterableConfig(name=setting, config_operation=i8(_DELETE), value=None)
+        for setting in deleted
     ]
     resource = AlterConfigsResource(
-        resource_type=i8(_BROKER_RESOURCE), resource_name=_ALL_BROKERS, configs=tuple(configs)
+        resource_type=i8(kind), resource_name=name, configs=tuple(configs)
     )
     request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
     answer = ask(address, request, IncrementalAlterConfigsResponse, timeout_s=timeout_s)

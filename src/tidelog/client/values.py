@@ -113,7 +113,14 @@ class GroupResource:
     group_id: str
 
 
-Resource = TopicResource | BrokerResource | ClusterDefaults | GroupResource
+@dataclass(frozen=True, slots=True)
+class LoggerResource:
+    """The levels of one broker's loggers, until it restarts."""
+
+    broker_id: int
+
+
+Resource = TopicResource | BrokerResource | ClusterDefaults | GroupResource | LoggerResource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,10 @@
     GROUP    the group's id        the same; there need not be such a group
     BROKER   this broker's id      static and dynamic settings; only a broker knows its own
     BROKER   the empty name        what was set at run time for all brokers
+    BROKER_LOGGER  this broker's id   levels of its loggers
 
 One resource's refusal is that resource's answer; it never fails its neighbours. Resources that
-Kafka has and this broker does not (loggers, client metrics) are refused by name.
+Kafka has and this broker does not (client metrics) are refused by name.
 """
 
 import re
@@ -30,6 +31,7 @@ from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.broker.dispatch import RequestContext
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
 from tidelog.broker.large_requests import in_turns
+from tidelog.broker.loggers import BROKER_LOGGER, Loggers
 from tidelog.broker.partitions import Partitions
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.describe import (
@@ -43,7 +45,7 @@ from tidelog.core.controller.image import ClusterImage
 from tidelog.core.controller.names import require_legal
 from tidelog.core.controller.requests import ResourceType
 
-NOT_SERVED: Final = {8: "BROKER_LOGGER", 16: "CLIENT_METRICS"}
+NOT_SERVED: Final = {16: "CLIENT_METRICS"}
 
 Described = tuple[DescribeConfigsResourceResult, ...]
 
@@ -56,11 +58,14 @@ class DescribeConfigsHandler:
 
     partitions: Partitions
     broker_config: Callable[[], BrokerConfig]
+    loggers: Loggers
 
     async def handle(
         self, request: DescribeConfigsRequest, context: RequestContext
     ) -> DescribeConfigsResponse:
-        description = _Description(self.partitions.image, self.broker_config(), request)
+        description = _Description(
+            self.partitions.image, self.broker_config(), self.loggers, request
+        )
         # What is asked for twice is answered once: an answer must not grow without bound.
         resources = dict.fromkeys(request.resources)
         results = [description.result(resource) async for resource in in_turns(resources)]
@@ -71,9 +76,14 @@ class _Description:
     """The settings of a cluster at one moment, described in the detail that a client wants."""
 
     def __init__(
-        self, image: ClusterImage, config: BrokerConfig, request: DescribeConfigsRequest
+        self,
+        image: ClusterImage,
+        config: BrokerConfig,
+        loggers: Loggers,
+        request: DescribeConfigsRequest,
     ) -> None:
         self._image = image
+        self._loggers = loggers
         self._config = config
         self._request = request
         # Most topics have the same settings.
@@ -96,6 +106,8 @@ class _Description:
                 return self._in_detail(self._describe_broker(resource.resource_name, names))
             case ResourceType.GROUP:
                 return self._in_detail(self._describe_group(resource.resource_name, names))
+            case kind if kind == BROKER_LOGGER:
+                return self._in_detail(self._loggers.describe(resource.resource_name, names))
             case other:
                 name = NOT_SERVED.get(other, str(other))
                 raise RequestRefused(

@@ -2,6 +2,8 @@
 
 One resource's refusal is that resource's answer; it never fails its neighbours. The alterations of
 one resource happen together or not at all.
+
+The controller decides, but for the levels of this broker's own loggers.
 """
 
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.dispatch import RequestContext
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
 from tidelog.broker.large_requests import in_turns
+from tidelog.broker.loggers import BROKER_LOGGER, Loggers
 from tidelog.core.controller.requests import (
     ConfigAlteration,
     ConfigOutcome,
@@ -33,14 +36,22 @@ class IncrementalAlterConfigsHandler:
     """Sets, deletes, appends to and subtracts from what was set at run time."""
 
     controller: AdminRequests
+    loggers: Loggers
 
     async def handle(
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
     ) -> IncrementalAlterConfigsResponse:
-        outcomes = await self.controller.incremental_alter_configs(
-            [_change(resource) async for resource in in_turns(request.resources)],
-            validate_only=request.validate_only,
-        )
+        changes = [_change(resource) async for resource in in_turns(request.resources)]
+        outcomes = [
+            self.loggers.alter(resource, steps, validate_only=request.validate_only)
+            for resource, steps in changes
+            if resource.resource_type == BROKER_LOGGER
+        ]
+        for_controller = [one for one in changes if one[0].resource_type != BROKER_LOGGER]
+        if for_controller or not changes:
+            outcomes += await self.controller.incremental_alter_configs(
+                for_controller, validate_only=request.validate_only
+            )
         return IncrementalAlterConfigsResponse(
             throttle_time=NO_THROTTLE,
             responses=tuple([_response(outcome) async for outcome in in_turns(outcomes)]),

@@ -1,8 +1,8 @@
 """ListConfigResources (74): what there is to ask DescribeConfigs about (KIP-1142).
 
-Version 0 was ListClientMetricsResources and asks for those alone. There are none here, nor loggers:
-whoever asks for them gets an empty list, as from a Kafka that has none. Of groups those are listed
-that have settings.
+Version 0 was ListClientMetricsResources and asks for those alone. There are none here: whoever asks
+for them gets an empty list, as from a Kafka that has none. Of groups those are listed that have
+settings.
 """
 
 from collections.abc import Iterable
@@ -20,11 +20,12 @@ from tidelog.base.errors import ErrorCode
 from tidelog.broker.dispatch import RequestContext
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
 from tidelog.broker.handlers.describe_configs import NOT_SERVED
+from tidelog.broker.loggers import BROKER_LOGGER
 from tidelog.broker.partitions import Partitions
 from tidelog.core.controller.image import ClusterImage
 from tidelog.core.controller.requests import ResourceType
 
-KNOWN: Final = frozenset({*map(int, ResourceType), *NOT_SERVED})
+KNOWN: Final = frozenset({*map(int, ResourceType), BROKER_LOGGER, *NOT_SERVED})
 _FIRST_WITH_TYPES: Final = 1
 
 
@@ -49,11 +50,10 @@ def _resources(wanted: frozenset[int], image: ClusterImage) -> Iterable[ConfigRe
     if ResourceType.TOPIC in wanted:
         for name in image.topics:
             yield ConfigResource(resource_name=name, resource_type=i8(ResourceType.TOPIC))
-    if ResourceType.BROKER in wanted:
-        for broker_id in image.brokers:
-            yield ConfigResource(
-                resource_name=str(broker_id), resource_type=i8(ResourceType.BROKER)
-            )
+    for kind in (ResourceType.BROKER, BROKER_LOGGER):
+        if kind in wanted:
+            for broker_id in image.brokers:
+                yield ConfigResource(resource_name=str(broker_id), resource_type=i8(kind))
 
     if ResourceType.GROUP in wanted:
         for group_id in image.group_configs:

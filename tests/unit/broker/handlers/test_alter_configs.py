@@ -14,6 +14,7 @@ from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.broker.handlers.alter_configs import AlterConfigsHandler
 from tidelog.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from tidelog.broker.loggers import Loggers
 from tidelog.core.controller.requests import NewTopic
 
 TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32
@@ -74,7 +75,9 @@ async def change(
         ),
         validate_only=validate_only,
     )
-    handler = IncrementalAlterConfigsHandler(controller=AdminRequests(controller))
+    handler = IncrementalAlterConfigsHandler(
+        controller=AdminRequests(controller), loggers=Loggers(BrokerId(1))
+    )
     response = await handler.handle(request, context())
     return [(one.resource_type, one.resource_name, one.error_code) for one in response.responses]
 
@@ -135,17 +138,17 @@ def test_a_refusal_stays_inside_its_resource() -> None:
             (TOPIC, "gone", wrong),
             (BROKER, "1", wrong),
             (BROKER, "abc", wrong),
-            (BROKER_LOGGER, "1", wrong),
             (GROUP, "g", wrong),
             (GROUP, "", [(SESSION_TIMEOUT, SET, "50000")]),
             (GROUP, "g" * 1_001, [(SESSION_TIMEOUT, SET, "50000")]),
+            (BROKER_LOGGER, "2", wrong),
             (99, "x", wrong),
             (TOPIC, "t", wrong),
         ) == [
+            (BROKER_LOGGER, "2", ErrorCode.invalid_request),
             (TOPIC, "gone", ErrorCode.unknown_topic_or_partition),
             (BROKER, "1", ErrorCode.invalid_request),
             (BROKER, "abc", ErrorCode.invalid_request),
-            (BROKER_LOGGER, "1", ErrorCode.invalid_request),
             (GROUP, "g", ErrorCode.invalid_config),
             (GROUP, "", ErrorCode.invalid_request),
             (GROUP, "g" * 1_001, ErrorCode.invalid_request),

@@ -16,6 +16,7 @@ from kio.static.primitive import i8
 
 from tests.unit.broker.handlers.samples import cluster, context, partition, topic
 from tidelog.broker.handlers.describe_configs import DescribeConfigsHandler
+from tidelog.broker.loggers import Loggers
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.option import ConfigType
 
@@ -38,7 +39,9 @@ def describe(
     config = BrokerConfig.load({"node.id": "1", **(static or {})}).with_dynamic(
         cluster_wide=cluster_wide or {}, this_broker=this_broker or {}
     )
-    handler = DescribeConfigsHandler(partitions=PARTITIONS, broker_config=lambda: config)
+    handler = DescribeConfigsHandler(
+        partitions=PARTITIONS, broker_config=lambda: config, loggers=Loggers(config.broker_id)
+    )
     request = DescribeConfigsRequest(
         resources=tuple(
             DescribeConfigsResource(
@@ -191,10 +194,9 @@ def test_the_number_of_a_broker_may_have_a_sign_as_in_java() -> None:
 
 
 def test_resources_that_are_not_served_are_refused_by_name() -> None:
-    results = describe((BROKER_LOGGER, "1"), (CLIENT_METRICS, "m"), (99, "x"))
+    results = describe((CLIENT_METRICS, "m"), (99, "x"))
     assert {result.error_code for result in results} == {ErrorCode.invalid_request}
     assert [result.error_message for result in results] == [
-        "Unsupported resource type: BROKER_LOGGER",
         "Unsupported resource type: CLIENT_METRICS",
         "Unsupported resource type: 99",
     ]
@@ -213,3 +215,11 @@ def test_a_group_that_nobody_knows_has_the_brokers_settings() -> None:
 def test_there_are_no_settings_of_all_groups() -> None:
     (result,) = describe((GROUP, ""))
     assert result.error_code is ErrorCode.invalid_request
+
+
+def test_levels_of_loggers_are_settings_of_the_broker_they_are_on() -> None:
+    ours, theirs = describe((BROKER_LOGGER, "1"), (BROKER_LOGGER, "2"))
+    assert ours.error_code is ErrorCode.none
+    assert {config.config_source for config in ours.configs} == {6}
+    assert "root" in {config.name for config in ours.configs}
+    assert theirs.error_code is ErrorCode.invalid_request
