@@ -36,6 +36,7 @@ Not here: reading the log (`storage/ids_file.py`), rewriting batches (`records/i
 until a first copy is committed (`broker/deduplication.py`).
 """
 
+from bisect import bisect_right
 from typing import NamedTuple
 
 from tidelog.base.errors import ErrorCode, RequestRefused
@@ -85,7 +86,8 @@ class IdIndex:
         self._remembered_ms = remembered_ms(window_ms)
         self._ids_max = ids_max
         self._table = new_table()
-        # Of each producer with an open transaction, the entries it added: (first number, count).
+        # Of each producer with an open transaction, the entries it added: (first number, count),
+        # ascending.
         self._pending: dict[int, list[tuple[int, int]]] = {}
         self._forgotten_early = 0
         self.end_offset = start_offset
@@ -147,8 +149,10 @@ class IdIndex:
 
     def _holder(self, number: int) -> int:
         for producer_id, ranges in self._pending.items():
-            for first, count in ranges:
-                if first <= number < first + count:
+            after = bisect_right(ranges, number, key=lambda added: added[0])
+            if after:
+                first, count = ranges[after - 1]
+                if number < first + count:
                     return producer_id
         raise AssertionError(f"nobody's entry {number} is pending")  # I2
 

@@ -169,6 +169,19 @@ def test_id_in_another_open_transaction_is_undecided(producer: int) -> None:
     assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
+def test_ids_of_transactions_that_take_turns_are_told_apart() -> None:
+    seen = index()
+    for offset in range(6):
+        seen.on_batch(
+            in_transaction(2 * offset, 2 * offset, 2 * offset + 1, producer=7 + offset % 2)
+        )
+    assert judge(seen, 0, 1, 5, 8, producer=7) == dropped((0, 0), (1, 1), (2, 5), (3, 8))
+    assert judge(seen, 2, 11, producer=8) == dropped((0, 2), (1, 11))
+    for own, others in ((7, 6), (7, 11), (8, 0), (8, 5)):
+        with pytest.raises(RequestRefused):
+            judge(seen, others, producer=own)
+
+
 def test_commit_decides_that_it_is_a_duplicate() -> None:
     seen = index()
     seen.on_batch(in_transaction(0, 1, producer=7))
