@@ -58,6 +58,13 @@ def test_marker_decides_about_one_transaction_only() -> None:
     assert transactions.on_marker(marker_of(7, 2), COMMIT) == (True, None)
 
 
+def test_marker_of_an_abort_decides_about_one_transaction_only() -> None:
+    transactions = CleanedTransactions([aborted(7, 0, 1), aborted(7, 2, 3)])
+    transactions.on_batch(batch_of(7, 0))
+    assert transactions.on_marker(marker_of(7, 1), ABORT) == (False, aborted(7, 0, 1))
+    assert transactions.on_marker(marker_of(7, 3), ABORT) == (True, None)
+
+
 def test_two_aborted_transactions_of_a_producer_are_two() -> None:
     transactions = CleanedTransactions([aborted(7, 4, 5), aborted(7, 0, 1)])
     assert transactions.on_batch(batch_of(7, 0))

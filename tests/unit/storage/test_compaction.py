@@ -211,6 +211,18 @@ class TestProducers:
         first = headers(log)[0]
         assert (first.producer_id, first.is_control, first.record_count) == (7, True, 0)
 
+    def test_marker_of_a_former_epoch_goes(self, log: Log) -> None:
+        """With transaction version 2 every transaction leaves one."""
+        for epoch in (1, 2, 3):
+            ending = marker(log.log_end_offset, 7, is_abort=False, producer_epoch=epoch)
+            append_batch(log, ending)
+        log.roll(producers=(), now_ms=NOW_MS)
+        append_pairs(log, [(b"a", b"1")])
+        known = living_producer(read_header(ending, 0))._replace(batches=())
+        for day in range(3):
+            compact(log, producers=[known], now_ms=NOW_MS + day * RETENTION_MS)
+        assert [(one.base_offset, one.record_count) for one in headers(log)] == [(2, 0), (3, 1)]
+
     def test_last_batch_of_all_stays_so_that_the_end_is_known(self, log: Log) -> None:
         append_pairs(log, [(b"a", b"1")], [(None, b"1")])
         compact(log)

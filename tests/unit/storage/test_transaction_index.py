@@ -11,6 +11,7 @@ from tidelog.storage.transaction_index import (
     AbortedTransaction,
     append_aborted,
     cut_aborted,
+    find_aborted,
     read_aborted,
 )
 
@@ -32,6 +33,21 @@ def disk(memory_disk: MemoryDisk) -> MemoryDisk:
 
 def test_entries_are_read_as_written(disk: MemoryDisk) -> None:
     assert read_aborted(disk, PATH) == [aborted(3), aborted(5), aborted(9)]
+
+
+def test_transactions_that_begin_behind_what_is_read_are_left_out(disk: MemoryDisk) -> None:
+    """A long one that ends later makes the search go on behind them."""
+    long = AbortedTransaction(ProducerId(8), Offset(1), Offset(12), Offset(13))
+    entries = [aborted(5)._replace(last_stable_offset=Offset(1)), aborted(9), long]
+    entries[1] = entries[1]._replace(last_stable_offset=Offset(1))
+    path = PATH.with_name("1.txnindex")
+    for entry in entries:
+        append_aborted(disk, path, entry)
+    data = disk.read_file(path)
+    found = find_aborted(path, data, offset=Offset(0), end_offset=Offset(6))
+    assert found == ([entries[0], long], True)
+    found = find_aborted(path, data, offset=Offset(6), end_offset=Offset(7))
+    assert found == ([long], True)
 
 
 def test_entry_has_kafkas_size(disk: MemoryDisk) -> None:

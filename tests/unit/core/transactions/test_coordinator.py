@@ -388,6 +388,20 @@ def test_other_id_may_be_used_before_the_markers_are_written(asked: AskedShard) 
     assert asked.end(ID, after, is_commit=True).code is ErrorCode.NONE
 
 
+def test_former_epoch_gets_no_other_id(asked: AskedShard) -> None:
+    used_up(asked)
+    asked.init(ID)
+    asked.answer_markers()
+    asked.log.append(replace(asked.state(ID), producer_epoch=LAST_EPOCH))
+    asked.load()
+    current = asked.state(ID)
+    zombie = claim(current.producer_id, LAST_EPOCH - 1)
+    assert asked.init(ID, zombie).code is ErrorCode.PRODUCER_FENCED
+    other = asked.init(ID, claim(current.producer_id, LAST_EPOCH))
+    assert (other.code, other.producer_epoch) == (ErrorCode.NONE, 0)
+    assert other.producer_id != current.producer_id
+
+
 def test_former_id_is_fenced_whatever_its_epoch(asked: AskedShard) -> None:
     """But for the last, which may not have heard of the other id."""
     producer = used_up(asked)

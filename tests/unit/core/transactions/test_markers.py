@@ -52,6 +52,15 @@ def test_coordinator_that_was_replaced_ends_nothing() -> None:
     assert end(producers, 3, coordinator_epoch=5) is not None
 
 
+def test_epoch_of_the_coordinator_outlives_that_of_the_producer() -> None:
+    """M1"""
+    producers = states()
+    end(producers, 0, epoch=3, coordinator_epoch=5)
+    write(producers, transactional(0, epoch=4), 1)
+    code = refused_end(producers, 2, epoch=5, coordinator_epoch=4)
+    assert code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
 def test_epoch_of_the_coordinator_outlives_a_restart() -> None:
     """M1"""
     producers = states()

@@ -314,6 +314,7 @@ def test_bound_does_not_forget_an_open_transaction() -> None:
     append(producers, header(0, producer=1, attributes=TRANSACTIONAL_FLAG), 0)
     append(producers, header(0, producer=2), 1)
     assert producers.first_open_transaction_offset == 0
+    assert producers.is_in_transaction(1, 0)
 
 
 @dataclass
