@@ -213,12 +213,12 @@ class TestProducers:
 
     def test_marker_of_a_former_epoch_goes(self, log: Log) -> None:
         """With transaction version 2 every transaction leaves one."""
-        for epoch in (1, 2, 3):
-            ending = marker(log.log_end_offset, 7, is_abort=False, producer_epoch=epoch)
+        endings = [marker(at, 7, is_abort=False, producer_epoch=at) for at in range(3)]
+        for ending in endings:
             append_batch(log, ending)
         log.roll(producers=(), now_ms=NOW_MS)
         append_pairs(log, [(b"a", b"1")])
-        known = living_producer(read_header(ending, 0))._replace(batches=())
+        known = living_producer(read_header(endings[-1], 0))._replace(batches=())
         for day in range(3):
             compact(log, producers=[known], now_ms=NOW_MS + day * RETENTION_MS)
         assert [(one.base_offset, one.record_count) for one in headers(log)] == [(2, 0), (3, 1)]
