@@ -9,10 +9,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.support.command_line import environment, objects, tidelog
+from tests.support.server_process import wait_until
+from tidelog.lab.exactly_once import OUTPUT
+from tidelog.lab.folder import ClusterFolder
+from tidelog.lab.input_feed import value_of
+from tidelog.lab.state import read_state
+from tidelog.lab.transformer import PREFIX
 
 RUN_TIMEOUT_S = 400
+ANSWER_WITHIN_S = 10.0
 # Seeds whose first faults hit the applications, both coordinators and leaders, with a long pause.
 RUNS = [("classic", 116702), ("consumer", 116702)]
 
@@ -39,6 +48,61 @@ def test_every_record_comes_through_once_and_in_order(
     assert len(outcome["faults"]) == 7
     with capsys.disabled():
         print(f"\nexactly once, {protocol}: {outcome['took_s']:.0f} s")  # noqa: T201
+
+
+def test_damage_to_the_output_is_the_verdict(tmp_path: Path) -> None:
+    """One record is written once more than it was read, another is taken away behind its back."""
+    data = tmp_path / "data"
+    with subprocess.Popen(
+        [
+            *(sys.executable, "-P", "-m", "tidelog", "lab", "exactly-once", "--json"),
+            *("--records", "4000", "--faults", "0", "--partitions", "3", "--data", str(data)),
+        ],
+        stdout=subprocess.PIPE,
+        env=environment(),
+    ) as running:
+        bootstrap = _bootstrap(data)
+        _write_again(bootstrap, partition=0, number=0)
+        _take_away(bootstrap, partition=1, end_offset=1)
+        stdout, _ = running.communicate(timeout=RUN_TIMEOUT_S)
+    (outcome,) = objects(stdout)
+    assert (running.returncode, outcome["good"], outcome["problems"]) == (1, False, [])
+    doubled, cut, whole = outcome["partitions"]
+    assert (doubled["lost"], doubled["repeated"], doubled["unexpected"]) == (0, 1, 0)
+    assert (cut["lost"], cut["repeated"], cut["unexpected"]) == (1, 0, 0)
+    assert (whole["lost"], whole["repeated"], whole["unexpected"]) == (0, 0, 0)
+
+
+def _bootstrap(data: Path) -> str:
+    """Of the lab's cluster, once something was written to its output."""
+    folder = ClusterFolder(data)
+    wait_until(folder.state_file.exists, within_s=RUN_TIMEOUT_S, what="the cluster is started")
+    wait_until(
+        lambda: any((data / name).exists() for name in ("transformer-1.log", "transformer-2.log")),
+        within_s=RUN_TIMEOUT_S,
+        what="the applications are started",
+    )
+    return ",".join(broker.address for broker in read_state(folder.state_file))
+
+
+def _write_again(bootstrap: str, *, partition: int, number: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(OUTPUT, PREFIX + value_of(number), partition=partition)
+    assert producer.flush(RUN_TIMEOUT_S) == 0
+
+
+def _take_away(bootstrap: str, *, partition: int, end_offset: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    wanted = TopicPartition(OUTPUT, partition, end_offset)
+
+    def is_taken() -> bool:
+        try:
+            admin.delete_records([wanted])[wanted].result(ANSWER_WITHIN_S)
+        except KafkaException:  # Nothing was written there yet.
+            return False
+        return True
+
+    wait_until(is_taken, within_s=RUN_TIMEOUT_S, what="the record is gone")
 
 
 def test_wrong_usage_is_refused() -> None:

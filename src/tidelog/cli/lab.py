@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -15,7 +14,7 @@ from tidelog.base.errors import ConfigError
 from tidelog.cli import lab_exactly_once
 from tidelog.cli.interrupts import Interrupts
 from tidelog.cli.lab_folder import LabFolder, lab_folder
-from tidelog.cli.options import JsonOption, Panel
+from tidelog.cli.options import Coordination, CoordinationOption, JsonOption, Panel
 from tidelog.cli.output import (
     Cell,
     complain,
@@ -36,13 +35,6 @@ _BROKER_COUNT_MAX: Final = 9
 _PROBLEMS_SHOWN_MAX: Final = 20
 
 
-class Coordination(StrEnum):
-    """Who keeps the cluster together."""
-
-    SQLITE = "sqlite"
-    ZOOKEEPER = "zookeeper"
-
-
 def register(app: typer.Typer) -> None:
     lab = typer.Typer(no_args_is_help=True, help="Break a cluster on purpose, and see.")
     lab.command("faults")(faults)
@@ -54,9 +46,7 @@ def faults(
     *,
     count: Annotated[int, typer.Option(min=1, help="How many faults.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="The same faults for the same seed.")] = 1,
-    coordination: Annotated[
-        Coordination, typer.Option(help="A file, or a ZooKeeper ensemble of three.")
-    ] = Coordination.SQLITE,
+    coordination: CoordinationOption = Coordination.SQLITE,
     brokers: Annotated[
         int, typer.Option(min=3, max=_BROKER_COUNT_MAX, help="Brokers in the cluster.")
     ] = 3,

@@ -12,7 +12,7 @@ import typer
 
 from tidelog.cli.interrupts import Interrupts
 from tidelog.cli.lab_folder import LabFolder, lab_folder
-from tidelog.cli.options import JsonOption
+from tidelog.cli.options import Coordination, CoordinationOption, JsonOption
 from tidelog.cli.output import (
     complain,
     duration_text,
@@ -57,6 +57,7 @@ def run(
     protocol: Annotated[
         GroupProtocol, typer.Option(help="Of the group: classic, or consumer (KIP-848).")
     ] = GroupProtocol.CLASSIC,
+    coordination: CoordinationOption = Coordination.SQLITE,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -87,6 +88,7 @@ def run(
                 partitions=partitions,
                 applications=applications,
                 protocol=protocol.value,
+                coordination=coordination.value,
             )
         except StartCancelled:
             complain("interrupted", command="tidelog lab exactly-once")
@@ -109,13 +111,13 @@ def _run(
     partitions: int,
     applications: int,
     protocol: str,
+    coordination: str,
 ) -> "ExactlyOnceOutcome":
     from tidelog.lab import exactly_once as lab  # noqa: PLC0415 - loads clients
     from tidelog.lab.mortal_cluster import MortalCluster  # noqa: PLC0415
-    from tidelog.lab.plan import SQLITE  # noqa: PLC0415
 
     is_cancelled = interrupts.at_least(1)
-    cluster = MortalCluster(folder, SQLITE, is_cancelled)
+    cluster = MortalCluster(folder, coordination, is_cancelled)
     with _progress(records) as on_progress:
         try:
             on_progress("starting the cluster", 0)
@@ -175,6 +177,11 @@ def _show(outcome: "ExactlyOnceOutcome", seed: int, folder: LabFolder) -> None:
         f"{found:,} records committed; applications gave up and were replaced "
         f"{outcome.given_up} times."
     )
+    if outcome.silent_at:
+        print_line(
+            f"The longest time without a commit: {duration_text(outcome.longest_silence_s)} "
+            f"({outcome.silent_at})."
+        )
     if outcome.is_good:
         print_heading("Every record came through exactly once and in order.")
     else:
@@ -204,6 +211,8 @@ def _as_json(outcome: "ExactlyOnceOutcome") -> dict[str, object]:
         "faults": outcome.injected,
         "took_s": round(outcome.took_s, 3),
         "given_up": outcome.given_up,
+        "longest_silence_s": round(outcome.longest_silence_s, 3),
+        "silent_at": outcome.silent_at,
         "partitions": [asdict(verdict) for verdict in outcome.verdicts],
         "problems": outcome.problems,
     }

@@ -11,6 +11,8 @@ from tidelog.client.bootstrap import DEFAULT_BOOTSTRAP
 __all__ = [
     "DEFAULT_BOOTSTRAP",
     "BootstrapOption",
+    "Coordination",
+    "CoordinationOption",
     "DataOption",
     "JsonOption",
     "Panel",
@@ -27,9 +29,20 @@ class Panel(StrEnum):
     CLUSTER = "Any cluster"
 
 
+class Coordination(StrEnum):
+    """Who keeps the cluster of a lab together."""
+
+    SQLITE = "sqlite"
+    ZOOKEEPER = "zookeeper"
+
+
 BootstrapOption: TypeAlias = Annotated[
     str,
     typer.Option(metavar="HOST:PORT,...", envvar="TIDELOG_BOOTSTRAP", help="Brokers to ask first."),
+]
+
+CoordinationOption: TypeAlias = Annotated[
+    Coordination, typer.Option(help="A file, or a ZooKeeper ensemble of three.")
 ]
 
 DataOption: TypeAlias = Annotated[

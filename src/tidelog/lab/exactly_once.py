@@ -102,6 +102,10 @@ class ExactlyOnceOutcome:
     given_up: int = 0
     """How often an application was fenced or gave up, and was started again."""
     took_s: float = 0.0
+    longest_silence_s: float = 0.0
+    """The longest time without a commit that was seen; while something is away nobody looks."""
+    silent_at: str = ""
+    """What was done to whom then."""
 
     @property
     def is_good(self) -> bool:
@@ -127,6 +131,7 @@ class ExactlyOnceLab:
         self._outcome = ExactlyOnceOutcome()
         self._doing = "starting"
         self._through = 0
+        self._progressed_at = time.monotonic()
         self._applications = Applications(run.folder, self._arguments)
 
     def run(self) -> ExactlyOnceOutcome:
@@ -300,17 +305,29 @@ class ExactlyOnceLab:
     # -- all along -------------------------------------------------------------------------------
 
     def _wait_until_through(self, groups: Groups, count: int) -> None:
-        progressed_at = time.monotonic()
+        give_up_at = time.monotonic() + _STALLED_AFTER_S
         while self._through < count:
             self._applications.replace_those_that_gave_up()
-            before = self._through
-            self._through = max(before, self._committed(groups))
-            self._tell("transforming")
-            if self._through > before:
-                progressed_at = time.monotonic()
-            if time.monotonic() - progressed_at >= _STALLED_AFTER_S:
+            if self._look(groups):
+                give_up_at = time.monotonic() + _STALLED_AFTER_S
+            elif time.monotonic() >= give_up_at:
                 raise LabError(f"{self._through:,} are through, and no more for two minutes")
             self._pass_time(_LOOK_INTERVAL_S)
+
+    def _look(self, groups: Groups) -> bool:
+        """Whether more is through than before."""
+        committed = self._committed(groups)
+        self._tell("transforming")
+        now = time.monotonic()
+        silence_s = now - self._progressed_at
+        if self._through and silence_s > self._outcome.longest_silence_s:
+            self._outcome.longest_silence_s = silence_s
+            self._outcome.silent_at = self._doing
+        if committed <= self._through:
+            return False
+        self._through = committed
+        self._progressed_at = now
+        return True
 
     def _committed(self, groups: Groups) -> int:
         try:
@@ -352,6 +369,8 @@ def read_committed(bootstrap: str, topic: str, partition: int) -> list[bytes]:
             "group.id": "nobody",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
+            # What is missing at the start is lost; what is behind it is not.
+            "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
             "log_level": 0,
         }
