@@ -8,8 +8,8 @@ successor, and what it had not committed is aborted.
 
 What it does about an error is what librdkafka says of it: try again, abort and read again from what
 was committed, or give up. It ends with GAVE_UP then, and whoever started it starts another one. It
-also gives up when a call does not come back: librdkafka 2.16 waits for ever for a group coordinator
-that was left out of the list of brokers while it was away.
+also gives up when a call does not come back: librdkafka waits for ever for a group coordinator that
+was left out of the list of brokers between two transactions, Kafka's and ours (docs/delivery.md).
 
 It ends when its standard input does, so that it does not outlive whoever started it. A signal of
 SIGNALS makes it kill itself when it next gets to that point, where a kill at random seldom hits.
