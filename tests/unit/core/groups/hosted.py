@@ -162,14 +162,16 @@ class Hosted:
         rebalance_ms: int = REBALANCE_MS,
         requires_id: bool = False,
         skips: bool = True,
+        client_id: str = "client",
+        client_host: str = "/127.0.0.1",
     ) -> Token:
         request = JoinRequest(
             group_id=group_id,
             member_id=member_id,
             new_member_id=new_member_id,
             group_instance_id=instance,
-            client_id="client",
-            client_host="/127.0.0.1",
+            client_id=client_id,
+            client_host=client_host,
             session_timeout_ms=session_ms,
             rebalance_timeout_ms=rebalance_ms,
             protocol_type=protocol_type,

@@ -464,6 +464,15 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
     assert synced.assignment == b"bob"
 
 
+def test_a_static_member_that_comes_back_is_shown_where_it_is_now() -> None:
+    """G7"""
+    hosted = Hosted()
+    hosted.stable(ann="i")
+    hosted.join("again", instance="i", client_id="moved", client_host="/10.0.0.2")
+    (member,) = hosted.described().members
+    assert (member.client_id, member.client_host) == ("moved", "/10.0.0.2")
+
+
 def test_the_old_process_of_a_static_member_is_fenced() -> None:
     hosted = Hosted()
     generation = hosted.stable(ann="ann's", bob="bob's")
@@ -588,6 +597,26 @@ def test_a_stable_group_goes_on_under_another_coordinator() -> None:
     assert hosted.described() == before
     assert hosted.heartbeat("bob", generation) is ErrorCode.NONE
     assert hosted.synced(hosted.sync("bob", generation)).assignment == b"bob"
+
+
+def test_the_leader_is_the_same_under_another_coordinator() -> None:
+    """G2, G9: also if it is not the eldest."""
+    hosted = Hosted()
+    hosted.join("ann", instance="i", rebalance_ms=1_000)
+    hosted.join("bob", instance="j", rebalance_ms=1_000)
+    hosted.advance(0)
+    hosted.sync("ann", 1)
+    hosted.sync("bob", 1)
+    changed = [JoinProtocol("range", b"changed")]
+    rejoined = hosted.join(member_id="bob", instance="j", protocols=changed, rebalance_ms=1_000)
+    hosted.advance(1_000)
+    joined = hosted.joined(rejoined)
+    assert joined.leader == "bob", "ann is away, and static"
+    hosted.sync("bob", joined.generation, instance="j")
+    assert [member.member_id for member in hosted.described().members] == ["ann", "bob"]
+    hosted.restart()
+    again = hosted.join(member_id="bob", instance="j", protocols=changed)
+    assert hosted.waits(again), "a leader that joins wants to assign"
 
 
 def test_sessions_begin_anew_under_another_coordinator() -> None:

@@ -420,3 +420,13 @@ def test_subscriptions_of_a_stable_group_are_known_after_a_restart() -> None:
         ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
         ErrorCode.NONE,
     ]
+
+
+def test_nobody_subscribes_to_anything_once_the_last_member_has_left() -> None:
+    """Else its offsets would neither expire nor be deleted, for ever."""
+    hosted = Hosted()
+    hosted.stable("ann")
+    hosted.commit(5, ORDERS, committer=Committer(1, "ann", None))
+    hosted.leave(LeavingMember("ann", None))
+    assert hosted.delete_offsets(ORDERS) == [ErrorCode.NONE]
+    assert hosted.offset(ORDERS) is None

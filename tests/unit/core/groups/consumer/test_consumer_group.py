@@ -20,6 +20,7 @@ from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.core.groups.consumer import patterns
 from tidelog.core.groups.consumer.requests import ConsumerHeartbeat, HeartbeatAnswer
 from tidelog.core.groups.group import Committer
+from tidelog.core.groups.requests import FetchRequest
 from tidelog.records.consumer_groups import (
     NO_PARTITIONS,
     GroupEpochRecord,
@@ -460,6 +461,46 @@ def test_an_expression_of_a_clock_that_was_ahead_is_looked_up_again() -> None:
     world.set_topics({"orders": 1, "others": 1})
     beat_until_quiet(anna)
     assert anna.owned == world.all_partitions()
+
+
+def test_a_member_that_releases_its_place_has_nothing_to_give_back() -> None:
+    """H2, H3: its place is kept until its session ends, not its time to give back."""
+    world = _world(orders=2)
+    anna = Consumer(world, "anna", topics=frozenset(("orders",)), instance_id="a")
+    anna.beat()
+    anna.is_slow = True
+    bert = Consumer(world, "bert", topics=frozenset(("orders",)))
+    bert.beat()
+    anna.beat()
+    for _ in range(2):
+        world.advance(REVOCATION_MS // 2 - 1_000)
+        bert.beat()
+        anna.beat()
+    anna.leave(-2)
+    world.advance(3_000)
+    assert "anna" in world.group().members.by_id
+
+
+@pytest.mark.parametrize(
+    ("member_id", "is_ahead", "code"),
+    [
+        ("anna", False, ErrorCode.NONE),
+        ("anna", True, ErrorCode.STALE_MEMBER_EPOCH),
+        ("nobody", False, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_who_asks_for_offsets_as_a_member_has_to_be_one(
+    member_id: str, is_ahead: bool, code: ErrorCode
+) -> None:
+    world = _world(orders=1)
+    anna = Consumer(world, "anna", topics=frozenset(("orders",)))
+    anna.beat()
+    committer = Committer(anna.epoch + is_ahead, member_id, None)
+    request = FetchRequest(GROUP, committer, None, requires_stable=False)
+    answer = world.answer(
+        world.ask(lambda token: world.shard.on_fetch(request, token, world.now_ms))
+    )
+    assert answer == ([] if code is ErrorCode.NONE else code)
 
 
 def test_what_is_no_expression_is_refused_and_changes_nothing() -> None:

@@ -22,6 +22,7 @@ from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.core.groups.classic_group import ClassicGroup
 from tidelog.core.groups.consumer.group import ConsumerGroup
 from tidelog.core.groups.consumer.requests import HeartbeatAnswer
+from tidelog.core.groups.context import Timer, TimerName
 from tidelog.core.groups.group import Committer
 from tidelog.core.groups.requests import JoinProtocol, LeavingMember
 from tidelog.records.consumer_protocol import encode_assignment
@@ -390,3 +391,42 @@ def test_an_administrator_removes_members_of_either_protocol() -> None:
     assert left == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID]
     assert static.beat() is ErrorCode.UNKNOWN_MEMBER_ID
     assert old.given_id in world.group().members.by_id
+
+
+def test_a_group_is_downgraded_when_an_administrator_removes_its_last_consumer() -> None:
+    """S5"""
+    world, _, new = _mixed()
+    assert world.leave(LeavingMember(new.member_id, None)) == [ErrorCode.NONE]
+    assert _types(world) == "classic"
+
+
+def test_a_guest_that_syncs_for_another_protocol_is_refused() -> None:
+    world, old, _ = _mixed()
+    for protocol in ({"protocol_type": "connect"}, {"protocol_name": "mine"}):
+        token = world.sync(old.given_id, old.generation, **protocol)
+        assert world.answer(token) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    token = world.sync(old.given_id, old.generation, protocol_name=EAGER)
+    assert world.synced(token).error_code is ErrorCode.NONE
+
+
+def test_a_guest_whose_subscription_no_record_has_room_for_is_refused() -> None:
+    """W3"""
+    world, old, _ = _mixed()
+    metadata = encode_subscription(["orders"]) + bytes(world.record_max_bytes)
+    large = world.join(member_id=old.given_id, protocols=(JoinProtocol(EAGER, metadata),))
+    assert world.answer(large) is ErrorCode.INVALID_REQUEST
+
+
+def test_the_time_of_a_guest_ends_with_the_group_that_it_was_a_guest_of() -> None:
+    """M2: what is left of it would end the rebalance of the classic group too early."""
+    world, old, new = _mixed()
+    another = Consumer(world, "another", topics=_ORDERS)
+    another.beat()
+    timers = world.shard._context.timers
+    name = TimerName(GROUP, Timer.JOIN, old.given_id)
+    assert world.heartbeat(old.given_id, old.generation) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert name in timers
+    new.leave()
+    another.leave()
+    assert _types(world) == "classic"
+    assert name not in timers
