@@ -49,6 +49,16 @@ def test_sync_raises_what_the_broker_refused(broker: BrokerProcess, topic: str) 
         assert isinstance(producer.send(topic, b"goes on"), Stored)
 
 
+def test_sync_refuses_a_record_that_its_queue_has_no_room_for(
+    broker: BrokerProcess, topic: str
+) -> None:
+    small = {"queue.buffering.max.kbytes": 1}
+    with Producer(broker.bootstrap, settings=small) as producer:
+        with pytest.raises(RequestFailed, match=r"queue\.buffering\.max\.kbytes"):
+            producer.send(topic, b"x" * 5_000)
+        assert isinstance(producer.send(topic, b"goes on"), Stored)
+
+
 def test_sync_says_so_when_nobody_answers_in_time(broker: BrokerProcess, topic: str) -> None:
     with Producer(broker.bootstrap, delivery_timeout_ms=3_000) as producer:
         producer.send(topic, b"one")

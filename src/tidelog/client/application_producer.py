@@ -45,6 +45,7 @@ _SENDS_BETWEEN_POLLS: Final = 100
 # What librdkafka needs beyond delivery.timeout.ms to say that a record failed.
 _FLUSH_GRACE_S: Final = 5.0
 _TIMED_OUT: Final = "_MSG_TIMED_OUT"
+_QUEUE_FULL: Final = "_QUEUE_FULL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,9 +240,11 @@ class Producer:
 
     def _send_and_wait(self, record: "_Record") -> Stored:
         outcomes: list[Stored | Failed] = []
-        # The queue is empty: each record before this one was waited for.
-        handed_over = self._try_enqueue(record, outcomes.append)
-        assert handed_over
+        if not self._try_enqueue(record, outcomes.append):
+            # The queue is empty: each record before this one was waited for.
+            raise RequestFailed(
+                _QUEUE_FULL, "the record is larger than the queue (queue.buffering.max.kbytes)"
+            )
         while not outcomes:  # Ends: librdkafka reports within delivery.timeout.ms.
             self._producer.poll(_POLL_MAX_S)
         outcome = outcomes[0]
