@@ -155,8 +155,9 @@ class ClassicMembers:
         if member is None:
             return None
         self._forget_protocols(member)
-        if member.group_instance_id is not None:
-            del self._static[member.group_instance_id]
+        instance_id = member.group_instance_id
+        if instance_id is not None and self._static.get(instance_id) == member_id:
+            del self._static[instance_id]
         if self.leader == member_id:
             self.leader = next(iter(self._by_id), None)
         return member

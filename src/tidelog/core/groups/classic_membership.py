@@ -122,14 +122,18 @@ class ClassicMembership:
 
     @classmethod
     def from_record(cls, group_id: str, metadata: GroupMetadata, context: GroupContext) -> Self:
-        """The group as its last record has it. G9"""
+        """The group as its last record has it. G9
+
+        Whoever may write to the coordinator's topic may write nonsense: of two members with one id
+        there is the last.
+        """
         group = cls(group_id, context)
         group._generation = metadata.generation
         group._protocol_type = metadata.protocol_type or None
         group._protocol_name = metadata.protocol
         group._state = ClassicState.STABLE if metadata.members else ClassicState.EMPTY
         group._state_timestamp_ms = metadata.current_state_timestamp_ms
-        for member in metadata.members:
+        for member in {member.member_id: member for member in metadata.members}.values():
             group.members.add(member_from_record(member, metadata.protocol or ""))
         if metadata.leader is not None and metadata.leader in group.members:
             group.members.leader = metadata.leader

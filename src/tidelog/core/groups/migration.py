@@ -138,6 +138,7 @@ def can_downgrade(group: ConsumerGroup, context: GroupContext) -> bool:
     return (
         bool(members)
         and all(member.is_classic for member in members)
+        and _shared_protocol(tuple(members)) is not None
         and context.consumer_config.may_downgrade
         and len(members) <= context.config.group_max_size
         and sum(map(_record_bytes, members)) <= context.record_max_bytes // 2
@@ -156,13 +157,15 @@ def _record_bytes(member: ConsumerMember) -> int:
 def downgraded(group: ConsumerGroup, context: GroupContext) -> ClassicGroup:
     """The group as a classic one, stable as far as it knows. V1, V2"""
     members = tuple(group.members.by_id.values())
+    protocol = _shared_protocol(members)
+    assert protocol is not None, "can_downgrade() says so"
     metadata = GroupMetadata(
         protocol_type=CONSUMER_PROTOCOL_TYPE,
         generation=group.members.epoch,
-        protocol=_shared_protocol(members),
+        protocol=protocol,
         leader=members[0].member_id,
         current_state_timestamp_ms=context.now_ms,
-        members=tuple(_metadata(member, members, context) for member in members),
+        members=tuple(_metadata(member, protocol, context) for member in members),
     )
     classic = ClassicGroup.from_record(group.group_id, metadata, context)
     for member in classic.members:
@@ -172,11 +175,9 @@ def downgraded(group: ConsumerGroup, context: GroupContext) -> ClassicGroup:
     return classic
 
 
-def _metadata(
-    member: ConsumerMember, members: tuple[ConsumerMember, ...], context: GroupContext
-) -> MemberMetadata:
+def _metadata(member: ConsumerMember, protocol: str, context: GroupContext) -> MemberMetadata:
     membership, subscription = _membership(member), member.subscription
-    metadata = dict(membership.protocols)[_shared_protocol(members)]
+    metadata = dict(membership.protocols)[protocol]
     embedded = decode_subscription(metadata)
     version = 0 if embedded is None else embedded.version
     assigned = to_names(member.current.assigned, context.topics)
@@ -192,11 +193,12 @@ def _metadata(
     )
 
 
-def _shared_protocol(members: tuple[ConsumerMember, ...]) -> str:
-    """The first of the first member's that all others know; nobody got in without one."""
+def _shared_protocol(members: tuple[ConsumerMember, ...]) -> str | None:
+    """The first of the first member's that all others know. Nobody got in without one, but what
+    is found in the log may be nonsense."""
     names = [name for name, _ in _membership(members[0]).protocols]
     known = [{name for name, _ in _membership(member).protocols} for member in members]
-    return next(name for name in names if all(name in others for others in known))
+    return next((name for name in names if all(name in others for others in known)), None)
 
 
 def _membership(member: ConsumerMember) -> ClassicIdentity:

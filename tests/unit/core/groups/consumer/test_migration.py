@@ -402,8 +402,10 @@ def test_a_group_is_downgraded_when_an_administrator_removes_its_last_consumer()
 
 def test_a_guest_that_syncs_for_another_protocol_is_refused() -> None:
     world, old, _ = _mixed()
-    for protocol in ({"protocol_type": "connect"}, {"protocol_name": "mine"}):
-        token = world.sync(old.given_id, old.generation, **protocol)
+    for token in (
+        world.sync(old.given_id, old.generation, protocol_type="connect"),
+        world.sync(old.given_id, old.generation, protocol_name="mine"),
+    ):
         assert world.answer(token) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     token = world.sync(old.given_id, old.generation, protocol_name=EAGER)
     assert world.synced(token).error_code is ErrorCode.NONE
