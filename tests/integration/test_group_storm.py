@@ -1,7 +1,8 @@
 """A storm in one group: 200 members join, leave and vanish while a broker is restarted (P3).
 
-No partition is owned twice, none is nobody's when it is over, and committed offsets never go back.
-Members are those of the simulator, over real sockets to real brokers.
+No partition is owned twice, none is nobody's when it is over, and committed offsets never go back,
+by the classic protocol and by the consumer protocol. Members are those of the simulator, over real
+sockets to real brokers.
 """
 
 import asyncio
@@ -22,11 +23,13 @@ from tidelog.broker.peers import Address
 from tidelog.sim.checkers.groups import GroupsChecker
 from tidelog.sim.classic_member import ClassicMember
 from tidelog.sim.client import SimulatedClient
+from tidelog.sim.consumer_member import ConsumerMember
 from tidelog.sim.coordinated import Unanswered
 from tidelog.sim.group_ledger import GroupLedger
-from tidelog.sim.group_member import Pace
+from tidelog.sim.group_member import GroupMember, Pace
 from tidelog.sim.observation import PromiseBroken
 
+CLASSIC, CONSUMER = "classic", "consumer"
 GROUP = "storm"
 TOPIC = "weather"
 PARTITION_COUNT = 240
@@ -65,11 +68,12 @@ def nobody_knows(_group: str, _address: Address) -> bool:
 class Storm:
     """Members that live for a while, and are followed by others until it is over."""
 
-    def __init__(self, addresses: Sequence[Address]) -> None:
+    def __init__(self, addresses: Sequence[Address], protocol: str) -> None:
         self._addresses = addresses
+        self._protocol = protocol
         self._random = Random(SEED)
         self.ledger = GroupLedger()
-        self.members: list[ClassicMember] = []
+        self.members: list[GroupMember] = []
         self.vanished_count = 0
         self._is_over = False
 
@@ -82,15 +86,7 @@ class Storm:
             random = Random(self._random.random())
             somebody = Somebody(f"member-{number}-{life}", random, loop)
             client = SimulatedClient(somebody, SocketNetwork(loop), self._addresses, TOPIC)
-            member = ClassicMember(
-                client,
-                self.ledger,
-                group=GROUP,
-                topic=TOPIC,
-                partition_count=PARTITION_COUNT,
-                pace=PACE,
-                is_coordinator=nobody_knows,
-            )
+            member = self._member(client)
             member.is_resting = self._is_over
             self.members.append(member)
             living = asyncio.ensure_future(member.run())
@@ -105,8 +101,32 @@ class Storm:
             finally:
                 living.cancel()
                 client.close()
+            member.end(loop.time())
             self.members.remove(member)
             self.vanished_count += 1
+
+    def _member(self, client: SimulatedClient) -> GroupMember:
+        if self._protocol == CLASSIC:
+            return ClassicMember(
+                client,
+                self.ledger,
+                group=GROUP,
+                topic=TOPIC,
+                partition_count=PARTITION_COUNT,
+                pace=PACE,
+                is_coordinator=nobody_knows,
+            )
+        return ConsumerMember(
+            client,
+            self.ledger,
+            group=GROUP,
+            topic=TOPIC,
+            expression="",
+            instance_id=None,
+            name_of=lambda _topic_id: TOPIC,
+            pace=PACE,
+            is_coordinator=nobody_knows,
+        )
 
     def end(self) -> None:
         self._is_over = True
@@ -115,12 +135,10 @@ class Storm:
 
     @property
     def is_calm(self) -> bool:
-        places = [member.place for member in self.members]
-        return (
-            len(places) == MEMBER_COUNT
-            and all(place is not None for place in places)
-            and len({place.generation for place in places if place is not None}) == 1
-        )
+        places = [member.place for member in self.members if member.place is not None]
+        if len(places) < MEMBER_COUNT or len({place.generation for place in places}) > 1:
+            return False
+        return sum(len(place.partitions) for place in places) == PARTITION_COUNT
 
 
 @pytest.fixture
@@ -130,20 +148,26 @@ def cluster(tmp_path: Path) -> ThreeBrokers:
         "default.replication.factor": "3",
         "min.insync.replicas": "2",
         "offsets.topic.num.partitions": "5",
+        "group.consumer.min.session.timeout.ms": str(PACE.session_timeout_ms),
+        "group.consumer.session.timeout.ms": str(PACE.session_timeout_ms),
+        "group.consumer.min.heartbeat.interval.ms": "1000",
+        "group.consumer.heartbeat.interval.ms": "1000",
     }
     return ThreeBrokers(tmp_path, settings)
 
 
-def test_a_storm_of_members_while_a_broker_restarts(cluster: ThreeBrokers) -> None:
+@pytest.mark.parametrize("protocol", [CLASSIC, CONSUMER])
+def test_a_storm_of_members_while_a_broker_restarts(cluster: ThreeBrokers, protocol: str) -> None:
     with cluster:
         new = NewTopic(TOPIC, num_partitions=PARTITION_COUNT, replication_factor=3)
         admin = cluster.admin()
         only(admin.create_topics([new]))
-        asyncio.run(weather(cluster))
+        asyncio.run(weather(cluster, protocol))
 
 
-async def weather(cluster: ThreeBrokers) -> None:
-    storm = Storm([Address("127.0.0.1", broker.port) for broker in cluster.brokers.values()])
+async def weather(cluster: ThreeBrokers, protocol: str) -> None:
+    addresses = [Address("127.0.0.1", broker.port) for broker in cluster.brokers.values()]
+    storm = Storm(addresses, protocol)
     tasks = [asyncio.create_task(storm.live(number)) for number in range(MEMBER_COUNT)]
     try:
         for broker_id in BROKER_IDS:  # Among them is whoever looks after the group.
@@ -165,9 +189,14 @@ async def weather(cluster: ThreeBrokers) -> None:
     assert storm.vanished_count > MEMBER_COUNT / 10
     owned = sorted(one for place in places if place for one in place.partitions)
     assert owned == [TopicPartition(TOPIC, number) for number in range(PARTITION_COUNT)]
-    checker = GroupsChecker(FailTheTest(), storm.ledger, classic_groups={GROUP}, consumer_groups=())
+    checker = GroupsChecker(
+        FailTheTest(),
+        storm.ledger,
+        classic_groups={GROUP} if protocol == CLASSIC else set(),
+        consumer_groups={GROUP} if protocol == CONSUMER else set(),
+    )
     checker.at_end()
-    generations = {one.generation for one in storm.ledger.assigned}
+    generations = {one.generation for one in storm.ledger.commits}
     assert len(generations) > 3
     assert len(storm.ledger.commits) > MEMBER_COUNT
 
