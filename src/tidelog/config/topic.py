@@ -331,12 +331,11 @@ class TopicConfig:
         return self.tidelog_dedup is not None or self.tidelog_dedup_header is not None
 
     @property
-    def compaction_lag_ms(self) -> int:
-        """How old a record is, at least, that compaction may remove: a duplicate is looked for
-        in the log, so what still counts has to stay there."""
-        if not self.is_deduplicated:
-            return self.min_compaction_lag_ms
-        return max(self.min_compaction_lag_ms, remembered_ms(self.tidelog_dedup_window_ms))
+    def ids_remembered_ms(self) -> int | None:
+        """For how long ids count, by the log's own time; None if nothing is looked for by id.
+
+        A duplicate is looked for in the log, so what still counts has to stay there."""
+        return remembered_ms(self.tidelog_dedup_window_ms) if self.is_deduplicated else None
 
     @property
     def dedup_header(self) -> str | None:

@@ -13,11 +13,15 @@ map of keys was full stops in the middle of one.
         transaction that is not decided.
     B2  Not the active segment.
     B3  No segment with a record younger than `min.compaction.lag.ms`, and none behind such a one.
+    B4  No segment with an id that still counts, where duplicates are dropped (D5): it would be
+        known to whoever has read it, and to nobody who reads the log again. Which those are says
+        the log's own time, not ours, and only as much of the log as cannot be taken back.
 """
 
 from typing import NamedTuple
 
 from tidelog.base.ids import Offset
+from tidelog.storage.digests import first_needed
 from tidelog.storage.log import Log
 from tidelog.storage.readable_log import segment_number
 from tidelog.storage.scan import header_at
@@ -66,6 +70,11 @@ def _measure(
     too_young = _first_too_young(log, dirty[:-1], now_ms)
     if too_young is not None:
         end = min(end, too_young.base_offset)  # B3
+    if log.config.ids_remembered_ms is not None:
+        first_offset, _ = first_needed(
+            log, remembered_ms=log.config.ids_remembered_ms, end_offset=last_stable_offset
+        )
+        end = min(end, first_offset)  # B4
     # Whole segments only.
     end = segments[segment_number(segments, max(end, segments[0].base_offset))].base_offset
     cleanable = [segment for segment in dirty[:-1] if segment.base_offset < end]
@@ -88,7 +97,7 @@ def _first_dirty_offset(log: Log, cleaned_offset: Offset | None) -> Offset:
 
 
 def _first_too_young(log: Log, dirty: tuple[Segment, ...], now_ms: int) -> Segment | None:
-    lag_ms = log.config.compaction_lag_ms
+    lag_ms = log.config.min_compaction_lag_ms
     if lag_ms <= 0:
         return None
     for segment in dirty:

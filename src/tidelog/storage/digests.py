@@ -29,13 +29,17 @@ from tidelog.storage.segment import Segment
 SLICE_BYTES = 1024 * 1024
 
 
-def first_needed(log: Log, *, remembered_ms: int) -> tuple[Offset, int]:
+def first_needed(
+    log: Log, *, remembered_ms: int, end_offset: Offset | None = None
+) -> tuple[Offset, int]:
     """Where to begin, so that no id is missed that may still matter; and a time.
 
     Everything before is older than `remembered_ms`, by the log's own time. The time indexes know;
     but they count markers, which the log's time does not. So what they say is taken for the time
     before a segment at the most, and from there on the log's time is what records say at the least.
     The time is not before the log's, and what is seen at it is forgotten at the end of the log.
+
+    With `end_offset`, segments that do not end below it move no time: what is in them may go.
     """
     access = BlockingAccess(log.files)
     segments = log.segments
@@ -44,7 +48,8 @@ def first_needed(log: Log, *, remembered_ms: int) -> tuple[Offset, int]:
         before_ms = [*accumulate(newest_ms, max, initial=NO_TIMESTAMP)]
         log_time_ms = NO_TIMESTAMP
         for number in reversed(range(len(segments))):
-            log_time_ms = max(log_time_ms, _time_of_records(segments[number], access))
+            if end_offset is None or _end_of(log, segments[number]) <= end_offset:
+                log_time_ms = max(log_time_ms, _time_of_records(segments[number], access))
             if before_ms[number] <= log_time_ms - remembered_ms:
                 return segments[number].base_offset, before_ms[number]
     except (IndexUnusable, StorageError):

@@ -74,26 +74,18 @@ def test_id_of_a_record_is_in_a_header_or_its_key(
 
 
 @pytest.mark.parametrize(
-    ("overrides", "lag_ms"),
+    ("overrides", "remembered_ms"),
     [
-        ({}, 0),
-        ({"min.compaction.lag.ms": "7"}, 7),
+        ({}, None),
+        ({"tidelog.dedup.window.ms": "100"}, None),
         ({"tidelog.dedup": "key", "tidelog.dedup.window.ms": "100"}, 200),
-        (
-            {
-                "tidelog.dedup": "key",
-                "tidelog.dedup.window.ms": "100",
-                "min.compaction.lag.ms": "700",
-            },
-            700,
-        ),
     ],
 )
-def test_compaction_leaves_alone_what_counts_for_duplicates(
-    overrides: dict[str, str], lag_ms: int
+def test_ids_are_remembered_for_their_window_and_a_grace(
+    overrides: dict[str, str], remembered_ms: int | None
 ) -> None:
     """D5"""
-    assert TopicConfig.resolve(overrides, TopicConfig()).compaction_lag_ms == lag_ms
+    assert TopicConfig.resolve(overrides, TopicConfig()).ids_remembered_ms == remembered_ms
 
 
 def test_record_has_one_id() -> None:
