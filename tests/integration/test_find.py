@@ -58,6 +58,13 @@ def test_hexadecimal_digits_are_an_id_as_well(brokers: ThreeBrokers) -> None:
     assert wrong.returncode == 2
 
 
+@pytest.mark.parametrize("how", [(), ("--hex",)])
+def test_nothing_is_no_id(brokers: ThreeBrokers, how: tuple[str, ...]) -> None:
+    wrong = tidelog("find", "t", "", *how, "--bootstrap", brokers.bootstrap)
+    assert wrong.returncode == 2
+    assert "ID is empty" in wrong.stderr.decode()
+
+
 @pytest.mark.parametrize(
     ("topic", "message"),
     [

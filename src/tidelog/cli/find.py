@@ -37,6 +37,8 @@ def run(
     For topics with tidelog.dedup.header. With --json, one object per line as consume has them.
     """
     wanted = _parse_hexadecimal(record_id) if is_hexadecimal else record_id.encode()
+    if not wanted:
+        raise typer.BadParameter("ID is empty: records without an id are not looked up")
     with Admin(bootstrap) as admin:
         try:
             found = Finder(bootstrap, admin).find(topic, wanted)
