@@ -155,6 +155,7 @@ def test_a_group_has_room_for_three(pair: GroupPair) -> None:
     for name in ("ann", "bob", "cat"):
         beat(pair, heartbeat("room", name))
     assert beat(pair, heartbeat("room", "dan"))["error_code"] == "group_max_size_reached"
+    assert beat(pair, heartbeat("room", "dan", 3))["error_code"] == "group_max_size_reached"
 
 
 def test_static_members_leave_and_return(pair: GroupPair) -> None:

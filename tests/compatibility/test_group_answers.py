@@ -262,7 +262,7 @@ def test_what_is_shown_of_groups(pair: GroupPair) -> None:
     for types in (("classic",), ("Consumer",), ("nonsense",)):
         pair.ask(ApiKey.LIST_GROUPS, 5, listing(types=types))
     for version in versions(ApiKey.DESCRIBE_GROUPS):
-        pair.ask(ApiKey.DESCRIBE_GROUPS, version, describing("shown", "shown-simple", "shown"))
+        pair.ask(ApiKey.DESCRIBE_GROUPS, version, describing("shown", "shown-simple"))
 
 
 def test_what_is_deleted(pair: GroupPair) -> None:

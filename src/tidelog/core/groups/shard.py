@@ -382,7 +382,7 @@ class GroupShard:
     def _judge(
         self, group: Group | None, request: CommitRequest, commit: PartitionCommit
     ) -> ErrorCode:
-        if len(commit.value.metadata) > self._context.config.offset_metadata_max_bytes:
+        if _java_length(commit.value.metadata) > self._context.config.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         if _record_bytes(request.group_id, commit) > self._context.record_max_bytes:
             return ErrorCode.INVALID_COMMIT_OFFSET_SIZE  # W3
@@ -512,6 +512,11 @@ class GroupShard:
     def _drop(self, group: Group) -> None:
         group.on_removed()
         del self._groups[group.group_id]
+
+
+def _java_length(text: str) -> int:
+    """As Kafka counts, whatever the setting is called: in units of UTF-16."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _record_bytes(group_id: str, commit: PartitionCommit) -> int:

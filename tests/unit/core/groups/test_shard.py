@@ -106,6 +106,10 @@ def test_a_note_that_is_too_long_is_refused() -> None:
     assert hosted.commit(5, ORDERS, metadata="12345") is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert not hosted.listed()
     assert hosted.commit(5, ORDERS, metadata="1234") is ErrorCode.NONE
+    face = "\N{GRINNING FACE}"  # Two characters to Java.
+    assert hosted.commit(5, ORDERS, metadata=face * 3) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert hosted.commit(5, ORDERS, metadata=face * 2) is ErrorCode.NONE
+    assert hosted.commit(5, ORDERS, metadata="üüüü") is ErrorCode.NONE
 
 
 def test_a_commit_that_no_record_has_room_for_is_refused() -> None:

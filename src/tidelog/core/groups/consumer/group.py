@@ -144,8 +144,7 @@ class ConsumerGroup:
     def _entering(self, request: ConsumerHeartbeat) -> tuple[ConsumerMember, ConsumerMember | None]:
         """The member as it was, and the one whose place it takes. H1, H2"""
         is_joining = request.member_epoch == JOINING_EPOCH
-        if is_joining:
-            self.require_room(request.member_id)
+        self.require_room(request.member_id)
         if request.instance_id is not None:
             return self._entering_static(request, is_joining=is_joining)
         member = self.members.by_id.get(request.member_id)
