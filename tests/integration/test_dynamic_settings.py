@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tests.support.clients import NewRecord, Settings, read_partition
 from tests.support.confluent import code_of, deliver
+from tests.support.raw_client import RawClient
 from tests.support.server_process import wait_until
 from tests.support.three_brokers import ThreeBrokers
 from tidelog.client.admin import Admin
@@ -267,6 +268,23 @@ def test_number_of_connections_is_limited_at_once(cluster: ThreeBrokers) -> None
         wait_until(lambda: not is_refused(1), within_s=20, what="the limit was taken back")
 
 
+def test_connections_that_come_too_fast_wait_at_once(cluster: ThreeBrokers) -> None:
+    def connected_within_s(node_id: int, count: int) -> float:
+        began = time.monotonic()
+        for _ in range(count):
+            with RawClient(cluster.brokers[node_id].port) as client:
+                client.metadata({"name": "none", "topic_id": None})
+        return time.monotonic() - began
+
+    limit = {"max.connection.creation.rate": "5"}
+    with Admin(cluster.bootstrap) as admin:
+        admin.alter_configs(BrokerResource(1), set_values=limit, deleted=())
+        wait_until(lambda: connected_within_s(1, 10) > 1.0, within_s=20, what="ten take a second")
+        assert connected_within_s(2, 10) < 1.0
+        admin.alter_configs(BrokerResource(1), set_values={}, deleted=list(limit))
+        wait_until(lambda: connected_within_s(1, 10) < 1.0, within_s=20, what="it is taken back")
+
+
 def test_setting_of_one_broker_goes_before_that_of_all(cluster: ThreeBrokers) -> None:
     _, effect = EFFECTS["message.max.bytes"]
     ours, other = Subject(cluster, 1), Subject(cluster, 2)
@@ -295,6 +313,7 @@ def test_settings_made_while_it_ran_outlive_a_restart(cluster: ThreeBrokers) -> 
 def test_every_dynamic_setting_is_shown_to_have_its_effect() -> None:
     """Whoever makes a setting dynamic says where it is shown to be."""
     shown = {*EFFECTS, *SHOWN_ELSEWHERE, "min.insync.replicas", "max.connections.per.ip"}
+    shown.add("max.connection.creation.rate")
     unknown = [
         name
         for name, setting in BROKER_SETTINGS.items()

@@ -220,6 +220,8 @@ def _server() -> Server:
             connections_max=1,
             connections_max_per_ip=1,
             connections_max_per_ip_overrides={},
+            connections_per_second_max=2**31 - 1,
+            unpaced_listener=None,
             descriptor_max=1,
             idle_max_ms=1,
             slow_reader_max_ms=1,

@@ -731,6 +731,10 @@ class Broker:
             connections_max=network.max_connections,
             connections_max_per_ip=network.max_connections_per_ip,
             connections_max_per_ip_overrides=network.connection_overrides,
+            connections_per_second_max=network.max_connection_creation_rate,
+            unpaced_listener=(
+                network.inter_broker_listener if len(network.bound_listeners) > 1 else None
+            ),
             descriptor_max=self._ports.connection_descriptor_max,
             idle_max_ms=network.connections_max_idle_ms,
             slow_reader_max_ms=network.tidelog_slow_reader_timeout_ms,

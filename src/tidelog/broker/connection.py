@@ -106,6 +106,7 @@ class Connection(asyncio.BufferedProtocol):
         "_finishing",
         "_handling",
         "_held_bytes",
+        "_is_held",
         "_own",
         "_owner",
         "_reading_paused",
@@ -138,6 +139,7 @@ class Connection(asyncio.BufferedProtocol):
         self._exclusive = False
         self._finishing = False
         self._held_bytes = 0
+        self._is_held = False
         self._ready_bytes = 0
         self.closing = False
         self.last_used_ms = 0
@@ -197,6 +199,14 @@ class Connection(asyncio.BufferedProtocol):
         if not self._owner.admit(self):
             self.closing = True
             self._transport.abort()
+
+    def hold(self) -> None:
+        """Handle no request until `release`: too many connections have just begun."""
+        self._is_held = True
+
+    def release(self) -> None:
+        self._is_held = False
+        self._go_on()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._own is None:
@@ -284,9 +294,10 @@ class Connection(asyncio.BufferedProtocol):
         """
         owner = self._owner
         view = owner.shared_buffer
-        if self._answers or self._write_paused or self._finishing or not 4 < nbytes < HEAVY_BYTES:
+        if self._answers or self._write_paused or self._finishing or self._is_held:
             return 0
-        if _LENGTH.unpack_from(view)[0] != nbytes - 4 or nbytes > owner.request_max_bytes:
+        is_one = 4 < nbytes < HEAVY_BYTES and _LENGTH.unpack_from(view)[0] == nbytes - 4
+        if not is_one or nbytes > owner.request_max_bytes:
             return 0
         if owner.request_memory.is_exhausted or not owner.gate.is_open():
             return 0
@@ -423,6 +434,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write_paused
             or self._budget_spent
             or self._exclusive
+            or self._is_held
             or self._finishing
             or len(self._answers) >= PENDING_ANSWERS_MAX
             or self._ready_bytes >= QUEUED_ANSWERS_MAX_BYTES

@@ -3,7 +3,8 @@
 Limits kept here (G5, Kafka's names): `max.connections`, `max.connections.per.ip` with its
 overrides, `connections.max.idle.ms`, and the bytes that half-received requests and unread answers
 may hold over all connections. A connection over a limit is closed at once and logged once; nobody
-else notices. Neither do logs: connections leave them some of the files that the system lets a
+else notices. Connections that come faster than `max.connection.creation.rate` wait for their turn.
+Neither do logs: connections leave them some of the files that the system lets a
 process open, without which a segment could not be rolled.
 
 Cost does not grow with idle connections: they are kept in order of last use, so looking for idle
@@ -21,6 +22,7 @@ from tidelog.base.errors import ConfigError
 from tidelog.base.ports import Clock
 from tidelog.broker.after_read import AfterRead
 from tidelog.broker.connection import Answer, Connection, ConnectionOwner
+from tidelog.broker.connection_pace import ConnectionPace
 from tidelog.broker.heavy_turns import HeavyTurns
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.network import Network, Reserved
@@ -46,6 +48,9 @@ class ServerLimits:
     connections_max: int
     connections_max_per_ip: int
     connections_max_per_ip_overrides: Mapping[str, int]
+    connections_per_second_max: int
+    unpaced_listener: str | None
+    """Of other brokers, if clients have another: their connections do not wait."""
     descriptor_max: int
     idle_max_ms: int
     slow_reader_max_ms: int
@@ -100,6 +105,7 @@ class Server:
         self._bound: list[_Bound] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self.now_ms = clock.monotonic_ms()
+        self._pace = ConnectionPace(clock, loop, limits.connections_per_second_max)
         self._drained: asyncio.Event | None = None
         self._is_draining = False
 
@@ -135,6 +141,7 @@ class Server:
         self.limits = limits
         self.request_max_bytes = limits.request_max_bytes
         self.read_budget_bytes = limits.read_budget_bytes
+        self._pace.set_rate(limits.connections_per_second_max)
 
     def stop_listening(self) -> None:
         for bound in self._bound:
@@ -145,6 +152,7 @@ class Server:
         """Stop accepting and reading, let answers that are on their way leave, close everything."""
         self._is_draining = True
         self.stop_listening()
+        self._pace.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
         if not self._connections:
@@ -189,6 +197,8 @@ class Server:
             send_bytes=self.limits.send_buffer_bytes,
             receive_bytes=self.limits.receive_buffer_bytes,
         )
+        if connection.listener_name != self.limits.unpaced_listener:
+            self._pace.admit(connection)
         return True
 
     def forget(self, connection: Connection) -> None:

@@ -56,7 +56,6 @@ NAMES: frozenset[str] = frozenset(
         "inter.broker.protocol.version",
         "log.dir.failure.timeout.ms",
         "log.message.format.version",
-        "max.connection.creation.rate",
         "num.replica.alter.log.dirs.threads",
         "password.encoder.secret",
         "port",

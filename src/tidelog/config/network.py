@@ -89,6 +89,15 @@ class NetworkConfig:
         minimum=0,
         dynamic=True,
     )
+    max_connection_creation_rate: int = option(
+        "max.connection.creation.rate",
+        INT_MAX,
+        ConfigType.INT,
+        "Most connections that begin in a second; more wait for their turn. Those of other brokers "
+        "do not, if they have a listener of their own.",
+        minimum=1,
+        dynamic=True,
+    )
     max_connections_per_ip: int = option(
         "max.connections.per.ip",
         INT_MAX,

@@ -126,6 +126,8 @@ class ServedWorld:
                 connections_max=100,
                 connections_max_per_ip=100,
                 connections_max_per_ip_overrides={},
+                connections_per_second_max=2**31 - 1,
+                unpaced_listener=None,
                 descriptor_max=1_000,
                 idle_max_ms=600_000,
                 slow_reader_max_ms=30_000,

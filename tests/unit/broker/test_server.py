@@ -163,3 +163,58 @@ async def test_a_connection_that_arrives_while_the_broker_stops_is_not_served(
         assert served.world.runner("t").log.log_end_offset == 0
         await draining
         assert all(other.transport.is_closed for other in others)
+
+
+# -- max.connection.creation.rate ----------------------------------------------------------------
+
+
+def pace(served: ServedWorld, per_second: int, *, unpaced: str | None = None) -> None:
+    limits = served.server.limits
+    served.server.set_limits(
+        replace(limits, connections_per_second_max=per_second, unpaced_listener=unpaced)
+    )
+
+
+async def let_pass(served: ServedWorld, by_ms: int) -> None:
+    """The clock and the loop's timers are told of time apart."""
+    served.world.clock.moment_ms += by_ms
+    await asyncio.sleep(by_ms / 1_000)
+
+
+@in_virtual_time
+async def test_connections_that_come_too_fast_are_served_later_in_their_order() -> None:
+    async with served_world() as served:
+        pace(served, 2)
+        clients = [served.client() for _ in range(5)]
+        for client in clients:
+            client.fetch({}, max_wait_ms=0)
+        assert [len(client.take()) for client in clients] == [1, 1, 0, 0, 0]
+        await let_pass(served, 500)
+        assert [len(client.take()) for client in clients] == [0, 0, 1, 0, 0]
+        clients[3].disconnect()  # Takes nobody's turn.
+        await let_pass(served, 500)
+        assert [len(client.take()) for client in clients[4:]] == [1]
+        clients[4].fetch({}, max_wait_ms=0)
+        assert len(clients[4].take()) == 1
+        assert not any(client.transport.is_closed for client in clients[:3])
+
+
+@in_virtual_time
+async def test_a_higher_rate_lets_those_in_who_wait() -> None:
+    async with served_world() as served:
+        pace(served, 1)
+        clients = [served.client() for _ in range(3)]
+        for client in clients:
+            client.fetch({}, max_wait_ms=0)
+        pace(served, 1_000)
+        assert [len(client.take()) for client in clients] == [1, 1, 1]
+
+
+@in_virtual_time
+async def test_brokers_with_a_listener_of_their_own_do_not_wait() -> None:
+    async with served_world() as served:
+        pace(served, 1, unpaced=served.client().connection.listener_name)
+        clients = [served.client() for _ in range(3)]
+        for client in clients:
+            client.fetch({}, max_wait_ms=0)
+        assert [len(client.take()) for client in clients] == [1, 1, 1]
