@@ -59,6 +59,8 @@ TRIED_FIRST = {
     "overlook_new_topics": 3,
     "answer_before_it_is_committed": 2,
     "go_on_after_the_lead_is_lost": 2,
+    "leave_prepared_ones_alone": 9,
+    "let_go_of_undecided_offsets": 2,
 }
 """As in `test_planted.py`."""
 

@@ -63,12 +63,12 @@ class Fetched(NamedTuple):
 
 
 class Gained(NamedTuple):
-    """A member was told by the coordinator that a partition is its own now."""
+    """A member was told that a partition is its own now."""
 
     group: str
     member: str
     partition: TopicPartition
-    asked_s: float
+    asked: Asked
     told_s: float
 
 
@@ -142,8 +142,7 @@ class GroupLedger:
         for partition in sorted(partitions):
             held[partition] = Holding(member, partition, now_s)
             self.holdings.setdefault(group, []).append(held[partition])
-            if asked.is_of_coordinator:
-                self.gained.append(Gained(group, member, partition, asked.at_s, now_s))
+            self.gained.append(Gained(group, member, partition, asked, now_s))
 
     def let_go(
         self, group: str, member: str, partitions: Collection[TopicPartition] | None, now_s: float

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator
 
 from tidelog.base.ids import TopicPartition
 from tidelog.broker.partition_runner import PartitionRunner
-from tidelog.sim.group_ledger import Commit, GroupLedger, Holding, Lease, Shares
+from tidelog.sim.group_ledger import Commit, Gained, GroupLedger, Holding, Lease, Shares
 from tidelog.sim.observation import Judge, Sight
 
 
@@ -102,24 +102,28 @@ class GroupsChecker:
                 )
 
     def _no_commit_of_what_is_another_s(self) -> None:
-        """P15. Whoever was told while another was may have been before or behind it."""
-        gained: dict[tuple[str, TopicPartition], list[tuple[str, float, float]]] = {}
+        """P15. Whoever was told while another was may have been before or behind it.
+
+        What a member was told by somebody who was not the coordinator yet when it asked counts
+        for the member, but not against others: the word may be that of one who was no more.
+        """
+        gained: dict[tuple[str, TopicPartition], list[Gained]] = {}
         for one in self._ledger.gained:
-            place = gained.setdefault((one.group, one.partition), [])
-            place.append((one.member, one.asked_s, one.told_s))
+            gained.setdefault((one.group, one.partition), []).append(one)
         for commit in self._ledger.commits:
             all_of_it = gained.get((commit.group, commit.partition), [])
             others_s = max(
                 (
-                    asked_s
-                    for member, asked_s, told_s in all_of_it
-                    if member != commit.member and told_s < commit.asked_s
+                    one.asked.at_s
+                    for one in all_of_it
+                    if one.member != commit.member
+                    and one.asked.is_of_coordinator
+                    and one.told_s < commit.asked_s
                 ),
                 default=-1.0,
             )
             own_s = max(
-                (told_s for member, _, told_s in all_of_it if member == commit.member),
-                default=-1.0,
+                (one.told_s for one in all_of_it if one.member == commit.member), default=-1.0
             )
             if own_s < others_s:
                 raise self._not_its_own(commit, own_s, others_s)
