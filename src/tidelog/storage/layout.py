@@ -9,7 +9,9 @@
                           leader-epoch-checkpoint  partition.metadata
 
 A folder that is being deleted is `<topic>-<n>.<32 hexadecimal digits>-delete`, one that was found
-in the place of another topic's, or that nobody asks for, ends in `-stray`.
+in the place of another topic's, or that nobody asks for, ends in `-stray`, and one that a replica
+of another log dir is being copied to in `-future`. A `tidelog-moved` in a partition's folder says
+that such a copy has taken its place.
 """
 
 from collections.abc import Iterable
@@ -33,6 +35,7 @@ SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, IDS)
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
+MOVED = "tidelog-moved"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
@@ -48,6 +51,8 @@ CLUSTER_METADATA = "__cluster_metadata-0"
 _OFFSET_DIGITS = 20
 _DELETE = "-delete"
 _STRAY = "-stray"
+_FUTURE = "-future"
+_UNIQUE_DIGITS = 32
 _NAME_BYTES_MAX = 255
 
 
@@ -116,6 +121,21 @@ def delete_folder_name(topic_partition: TopicPartition, unique: UUID) -> str:
 def stray_folder_name(topic_partition: TopicPartition, unique: UUID) -> str:
     """Where the folder goes when it is in the way of another topic, or nobody's."""
     return _renamed(topic_partition, unique, _STRAY)
+
+
+def future_folder_name(topic_partition: TopicPartition, unique: UUID) -> str | None:
+    """Where a replica is copied to. None if that is longer than a file name may be: the copy has
+    to be found again after a restart, so its topic's name is not cut."""
+    name = f"{topic_partition}.{unique.hex}{_FUTURE}"
+    return name if len(name) <= _NAME_BYTES_MAX else None
+
+
+def parse_future_folder(name: str) -> TopicPartition | None:
+    """The partition of which a folder called `name` is to hold a copy; None if it is not one."""
+    if not name.endswith(_FUTURE):
+        return None
+    folder, dot, unique = name.removesuffix(_FUTURE).rpartition(".")
+    return parse_partition_folder(folder) if dot and len(unique) == _UNIQUE_DIGITS else None
 
 
 def _renamed(topic_partition: TopicPartition, unique: UUID, ending: str) -> str:

@@ -526,6 +526,21 @@ class Log(ReadableLog):
         write_leader_epochs(self._disk, self.folder / layout.LEADER_EPOCH_CHECKPOINT, epochs)
         self._written_leader_epochs = epochs
 
+    @property
+    def noted_leader_epochs(self) -> LeaderEpochs:
+        """What `leader-epoch-checkpoint` holds, or will with the next flush."""
+        return self._leader_epochs
+
+    def complete_indexes(self) -> None:
+        """Bring the index files of the active segment up to date. Alone, as `roll` is."""
+        assert self._active.indexer is not None
+        self._active.indexer.close()
+
+    def on_promoted(self) -> None:
+        """This was just copied and opened as after a clean stop; but not all of it is flushed."""
+        self._complete_end_offset = NO_OFFSET
+        self._folder_changes += 1
+
     def close(self, *, clean: bool, producers: Sequence[ProducerEntry]) -> None:
         """Release files. `clean`: also flush everything and snapshot `producers`, so that the
         next opening needs no scan."""

@@ -10,6 +10,8 @@
                                           been compacted once, or was about to be
     <topic>-<n>/                          a partition
     <topic>-<n>.<unique>-delete/          a partition that is being deleted
+    <topic>-<n>.<unique>-future/          a copy of a partition that lies in another log dir, and is
+                                          to lie here (`future_log.py`)
 
 The clean-shutdown mark is removed, durably, before any partition is opened: whatever happens next,
 it cannot be taken for the mark of a later stop. It is written after everything it vouches for.
@@ -26,7 +28,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from uuid import uuid4
 
-from tidelog.base.errors import ConfigError
+from tidelog.base.errors import ConfigError, StorageError
 from tidelog.base.ids import BrokerId, Offset, TopicId, TopicPartition
 from tidelog.base.ports import Disk, HeldLock
 from tidelog.storage import layout
@@ -38,6 +40,7 @@ from tidelog.storage.checkpoints import (
     write_offsets,
 )
 from tidelog.storage.file_cache import FileCache
+from tidelog.storage.future_log import FutureLog, Moved, read_moved
 from tidelog.storage.log import Log, LogConfig
 from tidelog.storage.meta_properties import (
     MetaProperties,
@@ -106,7 +109,7 @@ class LogDir:
 
     def _forget_absent(self) -> None:
         """A deletion may have been interrupted after the folder was renamed."""
-        present = set(self.partitions())
+        present = {*self.partitions(), *(one for one, _ in self.futures())}
         for offsets in self._by_partition():
             for absent in offsets.keys() - present:
                 del offsets[absent]
@@ -126,7 +129,7 @@ class LogDir:
             self._disk.replace_file(self.path / layout.BOOT_ID, boot_id.encode())
 
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """Every partition folder there is, sorted."""
+        """Every partition folder there is, sorted; but for those whose place a copy has taken."""
         return _partitions(self._disk, self.path)
 
     def high_watermark(self, topic_partition: TopicPartition) -> Offset:
@@ -174,6 +177,111 @@ class LogDir:
             warn=self._warn,
             now_ms=now_ms,
         )
+
+    # -- copies of partitions in other log dirs --------------------------------------------------
+
+    def futures(self) -> tuple[tuple[TopicPartition, str], ...]:
+        """Every folder that a partition of another log dir is being copied to, and its name."""
+        found = []
+        for name in self._disk.list_folder(self.path):
+            topic_partition = layout.parse_future_folder(name)
+            if topic_partition is not None:
+                found.append((topic_partition, name))
+        return tuple(found)
+
+    def future(self, name: str) -> FutureLog:
+        return FutureLog(self._disk, self.path / name)
+
+    def future_topic_id(self, name: str) -> TopicId | None:
+        """As `topic_id`."""
+        return read_topic_id(self._disk, self.path / name / layout.PARTITION_METADATA)
+
+    def moved(self) -> dict[TopicPartition, Moved | None]:
+        """Folders whose place a copy has taken, and which; None where nobody can read that."""
+        found: dict[TopicPartition, Moved | None] = {}
+        for topic_partition in _named_like_partitions(self._disk, self.path):
+            folder = self.path / str(topic_partition)
+            if self._disk.exists(folder / layout.MOVED):
+                try:
+                    found[topic_partition] = read_moved(self._disk, folder)
+                except StorageError as error:
+                    self._warn(str(error))
+                    found[topic_partition] = None
+        return found
+
+    def is_moved(self, topic_partition: TopicPartition) -> bool:
+        """Whether the folder of that name is marked as nobody's."""
+        return self._disk.exists(self.path / str(topic_partition) / layout.MOVED)
+
+    def write_future_offsets(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        recovery_point: Offset,
+        log_start_offset: Offset,
+        high_watermark: Offset,
+        cleaner_offset: Offset | None,
+    ) -> None:
+        """What the checkpoints will say of a copy when it is a partition of this dir."""
+        self.write_recovery_points({topic_partition: recovery_point})
+        self.write_log_start_offsets({topic_partition: log_start_offset})
+        self.write_high_watermarks({topic_partition: high_watermark})
+        if cleaner_offset is not None:
+            self.write_cleaner_offsets({topic_partition: cleaner_offset})
+
+    def promote(self, topic_partition: TopicPartition, future_name: str) -> None:
+        """Make a copy the partition of this dir. Whatever has that name is set aside."""
+        folder = self.path / str(topic_partition)
+        if self._disk.exists(folder):
+            stray = self.path / layout.stray_folder_name(topic_partition, uuid4())
+            self._warn(f"{folder} is in the way of a replica that was moved: now {stray}")
+            self._files.forget_folder(folder)
+            self._disk.rename(folder, stray)
+        self._disk.rename(self.path / future_name, folder)
+        self._disk.flush_folder(self.path)
+
+    def open_promoted(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        topic_id: TopicId,
+        config: LogConfig,
+        log_start_offset: Offset,
+        now_ms: int,
+    ) -> Log:
+        """Open what was completed and promoted just now, by this process."""
+        log = open_log(
+            disk=self._disk,
+            files=self._files,
+            folder=self.path / str(topic_partition),
+            topic_partition=topic_partition,
+            topic_id=topic_id,
+            config=config,
+            clean=True,
+            recovery_point=None,
+            log_start_offset=log_start_offset,
+            has_been_compacted=topic_partition in self._cleaner_offsets,
+            replay=Replay(restore=_ignore, observe=_ignore),
+            warn=self._warn,
+            now_ms=now_ms,
+        ).log
+        log.on_promoted()
+        return log
+
+    def discard_future(self, topic_partition: TopicPartition, name: str) -> None:
+        """Remove a copy that is not wanted. Renamed first: what a crash leaves of it is no copy."""
+        folder = self.path / name
+        if not self._disk.exists(folder):
+            return
+        doomed = self.path / layout.delete_folder_name(topic_partition, uuid4())
+        self._disk.rename(folder, doomed)
+        self._disk.flush_folder(self.path)
+        if not self.has_folder(topic_partition):
+            self._forget(topic_partition)
+        self.forget_deleted()
+        self._disk.remove_folder(doomed)
+
+    # -- checkpoints -----------------------------------------------------------------------------
 
     def write_recovery_points(self, points: Mapping[TopicPartition, Offset]) -> None:
         """Bring `recovery-point-offset-checkpoint` up to date.
@@ -233,15 +341,18 @@ class LogDir:
         return self._rename(topic_partition, layout.stray_folder_name(topic_partition, uuid4()))
 
     def _rename(self, topic_partition: TopicPartition, name: str) -> Path:
-        # A topic that is created again under this name must not inherit what was known about it.
-        for offsets in self._by_partition():
-            if offsets.pop(topic_partition, None) is not None:
-                self._has_forgotten = True
+        self._forget(topic_partition)
         folder = self.path / str(topic_partition)
         self._files.forget_folder(folder)
         self._disk.rename(folder, self.path / name)
         self._has_renamed = True
         return self.path / name
+
+    def _forget(self, topic_partition: TopicPartition) -> None:
+        # A topic that is created again under this name must not inherit what was known about it.
+        for offsets in self._by_partition():
+            if offsets.pop(topic_partition, None) is not None:
+                self._has_forgotten = True
 
     def forget_deleted(self) -> None:
         """Make renames durable, and take what was renamed out of the checkpoints.
@@ -317,6 +428,14 @@ def open_log_dir(
 
 
 def _partitions(disk: Disk, path: Path) -> tuple[TopicPartition, ...]:
+    return tuple(
+        one
+        for one in _named_like_partitions(disk, path)
+        if not disk.exists(path / str(one) / layout.MOVED)
+    )
+
+
+def _named_like_partitions(disk: Disk, path: Path) -> tuple[TopicPartition, ...]:
     found = []
     for name in disk.list_folder(path):
         topic_partition = layout.parse_partition_folder(name)
@@ -349,8 +468,20 @@ def _sweep(disk: Disk, path: Path, warn: Callable[[str], None]) -> None:
             disk.remove_folder(path / name)
         elif name.endswith(layout.TEMPORARY):
             disk.remove(path / name)
-        elif "-" in name and layout.parse_partition_folder(name) is None and name not in _KNOWN:
+        elif "-" in name and not _is_known(name):
             warn(f"{path / name} is not the folder of a partition: left alone")
+
+
+def _is_known(name: str) -> bool:
+    return (
+        name in _KNOWN
+        or layout.parse_partition_folder(name) is not None
+        or layout.parse_future_folder(name) is not None
+    )
+
+
+def _ignore(*_known: object) -> None:
+    """Whoever moved the replica knows its producers."""
 
 
 _KNOWN = frozenset(
