@@ -52,6 +52,7 @@ SHOWN_ELSEWHERE = {
     "num.recovery.threads.per.data.dir": "no effect: threads are those of the log dirs",
     "num.replica.fetchers": "tests/unit/broker/test_replica_fetchers.py",
     "producer.id.expiration.ms": "tests/unit/broker/test_replicas.py",
+    "replica.alter.log.dirs.io.max.bytes.per.second": "tests/unit/broker/test_log_dir_moves.py",
     "transaction.partition.verification.enable": "tests of transactions",
     "unclean.leader.election.enable": "tests/integration/test_document_003.py",
 }

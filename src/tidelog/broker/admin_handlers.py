@@ -15,6 +15,7 @@ from tidelog.broker.handlers.alter_configs import AlterConfigsHandler
 from tidelog.broker.handlers.alter_partition_reassignments import (
     AlterPartitionReassignmentsHandler,
 )
+from tidelog.broker.handlers.alter_replica_log_dirs import AlterReplicaLogDirsHandler
 from tidelog.broker.handlers.consumer_group_describe import ConsumerGroupDescribeHandler
 from tidelog.broker.handlers.consumer_group_heartbeat import ConsumerGroupHeartbeatHandler
 from tidelog.broker.handlers.create_partitions import CreatePartitionsHandler
@@ -99,6 +100,7 @@ def admin_handlers(
             partitions=partitions,
             partition_limit=replication.max_request_partition_size_limit,
         ),
+        ApiKey.ALTER_REPLICA_LOG_DIRS: AlterReplicaLogDirsHandler(moves=replicas.moves),
         ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsHandler(log_dirs=log_dirs),
         ApiKey.DELETE_RECORDS: DeleteRecordsHandler(partitions=partitions),
         ApiKey.DESCRIBE_PRODUCERS: DescribeProducersHandler(partitions=partitions),

@@ -14,7 +14,8 @@ taken off the queue only when nothing can overtake it any more.
 Invariants:
 
     I1  Batches are attempted in the order of `push`.
-    I2  Nothing is attempted while `is_busy`: the log is being rolled, or the head rewritten.
+    I2  Nothing is attempted while `is_busy`: the log is being rolled or moved, or the head
+        rewritten.
 """
 
 import asyncio
@@ -147,6 +148,15 @@ class AppendQueue:
         rolled = self._start_roll(now_ms)
         rolled.add_done_callback(self._rolled)
         return rolled
+
+    def pause(self) -> None:
+        """Attempt nothing until `resume`: the log is being put in another place."""
+        assert not self.is_busy  # I2
+        self._set_busy(True)
+
+    def resume(self) -> None:
+        self._set_busy(False)
+        self.work_off()
 
     def work_off(self) -> None:
         """Go on with what queued up, until it is done or a thread is needed again."""

@@ -275,7 +275,7 @@ class Broker:
         verifier.close()
         await server.drain(self.config.network.tidelog_shutdown_timeout_ms / 1000)
         fetching = replicas.stop_fetching()
-        jobs = [*jobs, *fetching, following]
+        jobs = [*jobs, *fetching, *replicas.moves.stop(), following]
         for job in jobs:
             job.cancel()
         await asyncio.wait(jobs)

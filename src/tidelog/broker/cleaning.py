@@ -23,6 +23,8 @@ Invariants:
     I3  A log that cannot be compacted is left alone, and said so once, until it is opened again.
     I4  Whoever has been compacted here, or may be soon, is in `cleaner-offset-checkpoint`:
         recovery then expects gaps, whatever the topic's settings are by then.
+    I5  A log that is being copied to another log directory is not compacted (`log_dir_moves.py`):
+        the segments that were copied would not be there any more.
 
 A disk that is full fails the compaction alone. What it wrote is removed, and there is a next time;
 Kafka takes the directory offline, but then nothing would ever be removed from it.
@@ -137,6 +139,7 @@ class Cleaner:
             and not log.is_closed
             and not runner.is_offline
             and not runner.is_cutting  # I2
+            and runner.move is None  # I5
             and self.uncleanable.get(runner.topic_partition) is not log  # I3
         )
 

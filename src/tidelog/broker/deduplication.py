@@ -21,13 +21,14 @@ Invariants:
 
 import asyncio
 import logging
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from tidelog.base.errors import RequestRefused
 from tidelog.base.ids import NO_PRODUCER_ID, Offset, TopicPartition
 from tidelog.base.ports import BytesLike
 from tidelog.broker.append_queue import Preparation
-from tidelog.broker.partition_ports import LogDirectory
+from tidelog.broker.partition_ports import LogDirectory, succeeded_in
 from tidelog.broker.sent_ids import SentIds, ids_of, without_duplicates
 from tidelog.config.topic import TopicConfig, remembered_ms
 from tidelog.core.deduplication.index import Duplicates, IdIndex
@@ -108,8 +109,6 @@ class DeduplicatedPartition(Protocol):
     @property
     def leads(self) -> bool: ...
 
-    def succeeded(self, future: "asyncio.Future[bool]") -> bool: ...
-
 
 class Deduplicator:
     """The ids of one partition. All methods are for the loop."""
@@ -182,26 +181,32 @@ class Deduplicator:
         if self._reading is None or not self._reading.is_of(partition.log):
             self._reading = _Reading(partition.log, self._settings)
         self._is_busy = True  # I2
-        read = partition.log_directory.executor.urgent(
-            self._reading.go_on, partition.log.log_end_offset
-        )
-        read.add_done_callback(self._on_read)
+        directory = partition.log_directory
+        read = directory.executor.urgent(self._reading.go_on, partition.log.log_end_offset)
+        read.add_done_callback(partial(self._on_read, directory))
 
-    def _on_read(self, read: "asyncio.Future[bool]") -> None:
+    def _on_read(self, directory: LogDirectory, read: "asyncio.Future[bool]") -> None:
         self._is_busy = False
-        if not self._partition.succeeded(read):
+        if not succeeded_in(directory, read):
             self._reading = None
         self.follow()
+
+    def on_moved(self, before: Log) -> None:
+        """The partition's log is another one, with the same in it."""
+        reading = self._reading
+        if reading is not None and not self._is_busy and reading.is_of(before):
+            reading.go_on_with(self._partition.log)
 
     def on_rolled(self) -> None:
         """A segment was closed: keep its digests, for whoever needs them after a restart."""
         log = self._partition.log
         closed = log.segments[-2:-1]
         if closed and not self._partition.is_offline:
-            written = self._partition.log_directory.executor.background(
+            directory = self._partition.log_directory
+            written = directory.executor.background(
                 _write_ids_file, log, closed[0].base_offset, self._settings.source
             )
-            written.add_done_callback(self._partition.succeeded)
+            written.add_done_callback(partial(succeeded_in, directory))
 
     # -- a batch ---------------------------------------------------------------------------------
 
@@ -381,6 +386,12 @@ class _Reading:
     def is_of(self, log: Log) -> bool:
         """Whether what it was told is still so."""
         return self._log is log and self._truncation_count == log.truncation_count
+
+    def go_on_with(self, log: Log) -> None:
+        """Read on in `log`, which holds the same."""
+        self._log = log
+        self._truncation_count = log.truncation_count
+        self._reader = None
 
     def go_on(self, end_offset: Offset) -> bool:
         """Tell the index the next slice below `end_offset`; whether there was one."""

@@ -86,6 +86,11 @@ class Flusher:
         if now_ms - self.unflushed_since_ms >= flush_ms:
             self.start()
 
+    def on_moved(self, end_offset: Offset) -> None:
+        """All below `end_offset` is on stable storage in another place, and this log is done."""
+        self._wake(end_offset)
+        assert not self._waiting
+
     def give_up(self) -> None:
         """The log is not served any more: call everybody back, who will find out."""
         waiting, self._waiting = self._waiting, deque()

@@ -28,7 +28,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from tidelog.base.errors import FlushFailed, StorageError
 from tidelog.base.ids import Offset, TopicId, TopicPartition
@@ -48,6 +48,17 @@ FOREIGN = "folder of another topic set aside"
 STRAY = "replica is not assigned to this broker any more: its folder is set aside"
 
 T = TypeVar("T")
+
+
+class FutureReplica(Protocol):
+    """A replica that is being copied from another directory to this one (`log_dir_moves.py`)."""
+
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def offset_lag(self) -> int:
+        """How many offsets it lacks, at most."""
+        ...
 
 
 class LogDirRunner:
@@ -73,6 +84,8 @@ class LogDirRunner:
         self.offline_reason: str | None = None
         self.stays_offline = False
         """Whether trying again would prove nothing."""
+        self.futures: dict[TopicPartition, FutureReplica] = {}
+        """Replicas of other directories that are being copied to this one."""
         self.doomed: dict[TopicPartition, TopicId] = {}
         """Replicas that were deleted while the directory could not be used."""
         self.was_ours = False

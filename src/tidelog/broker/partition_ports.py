@@ -3,12 +3,26 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tidelog.base.errors import StorageError
 from tidelog.base.ids import Offset, TopicPartition
-from tidelog.broker.disk_executor import DiskExecutor
+from tidelog.broker.disk_executor import DiskExecutor, as_storage_error
 from tidelog.core.sessions import FetchTarget
+
+T = TypeVar("T")
+
+
+class LogCopy(Protocol):
+    """Somebody who copies a partition's log to another log directory."""
+
+    def on_cut(self) -> None:
+        """The end of the log was taken off, and nothing was appended since."""
+        ...
+
+    async def until_placed(self) -> None:
+        """Return at once, but for the moment in which the log is neither here nor there."""
+        ...
 
 
 class Watcher(Protocol):
@@ -67,3 +81,12 @@ class LogDirectory(Protocol):
     async def checkpoint_log_starts(self) -> None:
         """Write `log-start-offset-checkpoint`; returns once it is on disk."""
         ...
+
+
+def succeeded_in(directory: LogDirectory, future: "asyncio.Future[T]") -> bool:
+    """Whether work in `directory` was done; a disk that failed takes it offline."""
+    error = future.exception()
+    if error is None:
+        return True
+    directory.on_failure(as_storage_error(error))
+    return False

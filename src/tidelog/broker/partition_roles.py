@@ -14,6 +14,7 @@ from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.broker.flushing import Flusher
 from tidelog.broker.follower_runner import FollowerRunner
 from tidelog.broker.partition_appends import PartitionAppends
+from tidelog.broker.partition_ports import LogDirectory
 from tidelog.broker.served_partition import ServedPartition, announce
 from tidelog.core.partition.epochs import EpochHistory
 from tidelog.core.partition.follower import PartitionFollower
@@ -146,7 +147,32 @@ class PartitionRoles(PartitionAppends):
 
     def on_cut(self) -> None:
         """As a follower: the log ends, and perhaps begins, where it did not."""
+        if self.move is not None:
+            self.move.on_cut()
         self._announce(0)
+
+    def move_to(self, log: Log, log_directory: LogDirectory) -> None:
+        """Go on with `log`, which holds the same, in another directory. Nothing is appended or cut
+        meanwhile; what else may have been done to the log before, since it was copied, is done to
+        this one."""
+        assert self._queue.is_busy
+        before, flusher = self.log, self._flusher
+        assert log.log_end_offset == before.log_end_offset
+        log.advance_log_start(before.log_start_offset)
+        log.reconfigure(self.config)
+        noted = before.noted_leader_epochs
+        log.note_leader_epochs(noted, are_written=noted == log.noted_leader_epochs)
+        self.log, self.log_directory = log, log_directory
+        self._flusher = Flusher(log, log_directory.executor, log_directory.on_failure)
+        if self.deduplicator is not None:
+            self.deduplicator.on_moved(before)
+        flusher.on_moved(log.log_end_offset)
+
+    def end_pause(self) -> None:
+        """Go on with what came while the log was being put in another place."""
+        self._queue.resume()
+        if self.follower is not None:
+            self.follower.on_rolled()
 
     def take_offline(self) -> None:
         """The disk is gone: answer everything with KAFKA_STORAGE_ERROR from now on."""

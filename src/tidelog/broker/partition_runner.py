@@ -100,6 +100,7 @@ class PartitionRunner(PartitionRoles):
         self._reported_damage = None
         self.role_watcher = None
         self.marker_watcher = None
+        self.move = None
         self._flusher = Flusher(log, log_directory.executor, log_directory.on_failure)
 
     # -- reading ---------------------------------------------------------------------------------
@@ -157,7 +158,12 @@ class PartitionRunner(PartitionRoles):
             self.log.advance_log_start(before_offset)
             self.on_log_start_advanced()
         # Also if somebody else deleted them: perhaps that is still on its way to the disk.
-        await self.log_directory.checkpoint_log_starts()
+        directory = None
+        while directory is not self.log_directory:  # It may be moved to another one meanwhile.
+            directory = self.log_directory
+            await directory.checkpoint_log_starts()
+            if self.move is not None:
+                await self.move.until_placed()
         self._require_service()
         return before_offset
 

@@ -88,6 +88,8 @@ def open_replicas(
 def _is_in_the_way(log_dir: LogDir, wanted: WantedReplica) -> bool:
     if not log_dir.has_folder(wanted.topic_partition):
         return False
+    if log_dir.is_moved(wanted.topic_partition):
+        return True
     try:
         return log_dir.topic_id(wanted.topic_partition) != wanted.topic_id
     except CorruptCheckpoint:

@@ -39,6 +39,7 @@ from tidelog.base.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPar
 from tidelog.base.ports import Clock
 from tidelog.broker.adoption import in_two_places
 from tidelog.broker.large_requests import in_turns
+from tidelog.broker.log_dir_moves import LogDirMoves
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partition_runner import PartitionRunner
@@ -148,6 +149,17 @@ class Replicas:
         self._has_joined = False
         """Whether the image is followed; before, folders may be there to be adopted."""
         self._is_all_told = False
+        self.moves = LogDirMoves(
+            partitions=partitions,
+            log_dirs=log_dirs,
+            config=config.replication,
+            clock=clock,
+            tasks=tasks,
+            start=self._start,
+            occupy=self._occupy,
+            is_occupied=self._occupied.__contains__,
+            open_in=self._open_in,
+        )
 
     @property
     def config(self) -> BrokerConfig:
@@ -313,6 +325,7 @@ class Replicas:
                 self._config.transactions.producer_id_expiration_ms
             )
         self._fetchers.on_config(self._config.replication)
+        self.moves.on_config(self._config.replication)
         for callback in self._on_config:
             callback(self._config)
 
@@ -474,6 +487,7 @@ class Replicas:
         Folders that nothing in the image asks for wait for what the controller says. Raises
         ConfigError if two directories have the same partition.
         """
+        await self.moves.resolve()
         folders = {log_dir: set(await log_dir.partitions()) for log_dir in self._log_dirs}
         wanted = self._missing()
         await _require_one_place_each(wanted, folders)
@@ -491,6 +505,7 @@ class Replicas:
         await self._create_missing(missing)
         for log_dir in folders:
             log_dir.recovered()
+        await self.moves.resume()
 
     def _is_in_sync(self, one: TopicPartition) -> bool:
         state = self._partitions.image.partition(*one)
@@ -537,14 +552,16 @@ class Replicas:
     def _share_out(
         self, wanted: Sequence[WantedReplica]
     ) -> dict[LogDirRunner, list[WantedReplica]]:
-        """Each new partition to the directory with the fewest."""
+        """Each new partition to the directory it was asked to be in, or that with the fewest."""
         online = [log_dir for log_dir in self._log_dirs if log_dir.is_online]
         shares: dict[LogDirRunner, list[WantedReplica]] = {log_dir: [] for log_dir in online}
         if not online:
             self._mark_offline(wanted)
             return {}
         for one in wanted:
-            log_dir = min(online, key=lambda known: len(known.runners) + len(shares[known]))
+            log_dir = self.moves.take_preferred(one.topic_partition)
+            if log_dir is None or log_dir not in shares:
+                log_dir = min(online, key=lambda known: len(known.runners) + len(shares[known]))
             shares[log_dir].append(one)
         return shares
 
@@ -680,6 +697,7 @@ class Replicas:
         await log_dir.release()
         await log_dir.open()
         await self._delete_doomed(log_dir)
+        await self.moves.resolve()
         folders = set(await log_dir.partitions())
         for topic_partition in log_dir.runners.keys() - folders:
             # Perhaps the disk is not mounted. An empty log would be served as if it were all.
@@ -704,8 +722,14 @@ class Replicas:
             # Last, because the controller asks then how the replicas are, the new ones too.
             log_dir.recovered()
             logger.info("log directory online", extra={"log_dir": log_dir.path})
+            self._start(self.moves.resume())
             if self._is_all_told:
                 await self._set_strays_aside(log_dir, frozenset())
+
+    async def _open_in(self, log_dir: LogDirRunner, one: TopicPartition) -> None:
+        """Open a log that has come to this directory while its replica was offline."""
+        wanted = [missing for missing in self._missing() if missing.topic_partition == one]
+        await self._open(log_dir, wanted, are_new=False)
 
     # -- folders that are nobody's ---------------------------------------------------------------
 
@@ -781,12 +805,14 @@ class Replicas:
                 if known.runners.get(runner.topic_partition) is runner
             )
             del log_dir.runners[runner.topic_partition]
+            self.moves.on_deleted(runner.topic_partition)
             self._recovered.discard(runner.topic_partition)
             runner.take_offline()
             if runner.topic_partition not in self._occupied:
                 delay_ms = runner.config.file_delete_delay_ms
                 doomed.setdefault((log_dir, delay_ms), []).append(runner)
-            # Else its log is being opened again, and `_open_batch` finds that nobody wants it.
+            # Else its log is being opened again, and `_open_batch` finds that nobody wants it; or
+            # it is changing places, and `moves` does.
         for (log_dir, delay_ms), together in doomed.items():
             vacate = self._occupy([runner.topic_partition for runner in together])
             self._start(self._remove(log_dir, together, delay_ms, vacate))

@@ -11,6 +11,7 @@ each reads better alone. A part uses the fields that are declared here, and the 
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import ParamSpec, TypeVar, assert_never
 
 from tidelog.base.errors import ErrorCode, RequestRefused
@@ -32,10 +33,9 @@ from tidelog.broker.deduplication import (
     dedup_settings,
     warn_of_short_retention,
 )
-from tidelog.broker.disk_executor import as_storage_error
 from tidelog.broker.flushing import Flusher
 from tidelog.broker.follower_runner import FollowerRunner
-from tidelog.broker.partition_ports import LogDirectory, Watcher
+from tidelog.broker.partition_ports import LogCopy, LogDirectory, Watcher, succeeded_in
 from tidelog.broker.waiters import OffsetFutures, OffsetWaiters
 from tidelog.config.topic import TopicConfig
 from tidelog.core.partition.effects import Effects, HighWatermarkAdvanced, ProposeIsr
@@ -91,6 +91,7 @@ class ServedPartition:
         "log",
         "log_directory",
         "marker_watcher",
+        "move",
         "partition",
         "producers",
         "role_watcher",
@@ -128,6 +129,8 @@ class ServedPartition:
     leader: PartitionLeader | None
     log: Log
     log_directory: LogDirectory
+    move: LogCopy | None
+    """Who copies the log to another log directory; None if nobody does."""
     marker_watcher: Callable[[Marker, Offset], None] | None
     """Is told of each marker that this leader has appended, and where the log ends since."""
     partition: int
@@ -386,17 +389,14 @@ class ServedPartition:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _in_background(self, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        self.log_directory.executor.background(work, *args, **kwargs).add_done_callback(
-            self.succeeded
+        directory = self.log_directory  # By then the log may be in another one.
+        directory.executor.background(work, *args, **kwargs).add_done_callback(
+            partial(succeeded_in, directory)
         )
 
     def succeeded(self, future: "asyncio.Future[T]") -> bool:
         """Whether the work was done; a disk that failed takes its directory offline."""
-        error = future.exception()
-        if error is None:
-            return True
-        self.log_directory.on_failure(as_storage_error(error))
-        return False
+        return succeeded_in(self.log_directory, future)
 
 
 def announce(watchers: dict[FetchTarget, Watcher], appended_bytes: int) -> None:

@@ -487,9 +487,9 @@ class ShardRunner(Generic[S]):
         """Replay all that is in the log; None if this is not to be loaded any more."""
         partition = self.partition
         await partition.queue.idle()  # What this wrote before it started again.
-        log = partition.log
-        offset = log.log_start_offset
+        offset = partition.log.log_start_offset
         while self._shard is shard and self._leads:
+            log = partition.log  # Another one if it was moved meanwhile, with the same records.
             if offset >= log.log_end_offset:
                 return offset
             offset = max(offset, log.log_start_offset)

@@ -62,7 +62,6 @@ NAMES: frozenset[str] = frozenset(
         "principal.builder.class",
         "process.roles",
         "producer.purgatory.purge.interval.requests",
-        "replica.alter.log.dirs.io.max.bytes.per.second",
         "reserved.broker.max.id",
         "security.providers",
         "telemetry.max.bytes",

@@ -92,6 +92,15 @@ class ReplicationConfig:
         minimum=0,
         dynamic=True,
     )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = option(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        LONG_MAX,
+        ConfigType.LONG,
+        "Bytes per second that are copied of replicas on their way from one log directory to "
+        "another, all together.",
+        minimum=0,
+        dynamic=True,
+    )
     follower_replication_throttled_rate: int = option(
         "follower.replication.throttled.rate",
         LONG_MAX,

@@ -169,6 +169,7 @@ SUPPORTED: Final[Mapping[ApiKey, VersionRange]] = MappingProxyType(
         ApiKey.TXN_OFFSET_COMMIT: VersionRange(0, 5),
         ApiKey.DESCRIBE_CONFIGS: VersionRange(1, 4),
         ApiKey.ALTER_CONFIGS: VersionRange(0, 2),
+        ApiKey.ALTER_REPLICA_LOG_DIRS: VersionRange(1, 2),
         ApiKey.DESCRIBE_LOG_DIRS: VersionRange(1, 5),
         ApiKey.CREATE_PARTITIONS: VersionRange(0, 3),
         ApiKey.DELETE_GROUPS: VersionRange(0, 2),

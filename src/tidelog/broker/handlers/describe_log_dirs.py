@@ -57,6 +57,15 @@ class DescribedPartition(Protocol):
     def log(self) -> SizedLog: ...
 
 
+class DescribedFuture(Protocol):
+    """A replica that is being copied to a log directory."""
+
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def offset_lag(self) -> int: ...
+
+
 class DescribedLogDir(Protocol):
     """A log directory as this API shows it. The sizes of its disk are blocking calls."""
 
@@ -71,6 +80,9 @@ class DescribedLogDir(Protocol):
 
     @property
     def runners(self) -> Mapping[TopicPartition, DescribedPartition]: ...
+
+    @property
+    def futures(self) -> Mapping[TopicPartition, DescribedFuture]: ...
 
     def total_bytes(self) -> int: ...
 
@@ -147,6 +159,10 @@ async def _topics(
         if wanted is None or topic_partition in wanted:
             described = _partition(topic_partition.partition, runner.log.size_bytes)
             by_topic.setdefault(topic_partition.topic, []).append(described)
+    for topic_partition, future in sorted(log_dir.futures.items(), key=lambda item: item[0]):
+        if wanted is None or topic_partition in wanted:
+            described = _future(topic_partition.partition, future)
+            by_topic.setdefault(topic_partition.topic, []).append(described)
     return tuple(
         [
             DescribeLogDirsTopic(name=TopicName(name), partitions=tuple(partitions))
@@ -156,10 +172,20 @@ async def _topics(
 
 
 def _partition(index: int, size_bytes: int) -> DescribeLogDirsPartition:
-    """A replica that leads: it lags behind nobody, and no other directory is to take it over."""
+    """A replica that this directory holds."""
     return DescribeLogDirsPartition(
         partition_index=i32(index),
         partition_size=i64(size_bytes),
         offset_lag=i64(0),
         is_future_key=False,
+    )
+
+
+def _future(index: int, future: DescribedFuture) -> DescribeLogDirsPartition:
+    """A replica that another directory holds, and this one is to hold."""
+    return DescribeLogDirsPartition(
+        partition_index=i32(index),
+        partition_size=i64(future.size_bytes),
+        offset_lag=i64(future.offset_lag),
+        is_future_key=True,
     )

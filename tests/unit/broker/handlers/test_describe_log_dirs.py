@@ -52,11 +52,18 @@ class Held:
 
 
 @dataclass
+class Copied:
+    size_bytes: int
+    offset_lag: int
+
+
+@dataclass
 class Directory:
     """A log directory in memory."""
 
     path: Path
     runners: dict[TopicPartition, Held]
+    futures: dict[TopicPartition, Copied] = field(default_factory=dict)
     is_online: bool = True
     is_failing: bool = False
     executor: AtOnce = field(default_factory=AtOnce)
@@ -112,6 +119,17 @@ def test_a_partition_lags_behind_nobody_here() -> None:
     response = describe([SECOND], is_filtered=False)
     (partition,) = response.results[0].topics[0].partitions
     assert (partition.offset_lag, partition.is_future_key) == (0, False)
+
+
+def test_a_replica_that_is_being_moved_is_in_both_directories() -> None:
+    """KIP-113: where it is to be, it is a future one, with what it has and what it lacks."""
+    there = directory("/data/3")
+    there.futures = {TopicPartition("t", 1): Copied(30, 7), TopicPartition("u", 0): Copied(0, 1)}
+    here, future = describe([FIRST, there], ("t", [1])).results
+    assert sizes(here) == [("t", [(1, 70)])]
+    assert sizes(future) == [("t", [(1, 30)])]
+    (partition,) = future.topics[0].partitions
+    assert (partition.offset_lag, partition.is_future_key) == (7, True)
 
 
 def test_a_directory_tells_how_full_its_disk_is() -> None:

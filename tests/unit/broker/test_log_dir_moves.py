@@ -1,0 +1,500 @@
+"""A replica moves to another log directory while it is written: nothing is lost (P1, KIP-113)."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.support.batches import idempotent_batch, plain_batch
+from tests.unit.broker.followed import answer, take
+from tests.unit.broker.played_leader import registered
+from tests.unit.broker.simulated_loop import in_virtual_time
+from tests.unit.broker.stepped_executor import BACKGROUND, URGENT
+from tests.unit.broker.world import (
+    BROKER,
+    OTHER,
+    Produced,
+    World,
+    broker_world,
+    power_cut,
+    process_killed,
+    replicated,
+    topic_partition,
+)
+from tidelog.base.errors import DiskFull, ErrorCode, RequestRefused, StorageError
+from tidelog.base.ids import Offset
+from tidelog.broker import log_dir_moves
+from tidelog.core.controller.changes import BrokerConfigChanged
+from tidelog.storage import layout
+from tidelog.storage.future_log import Moved, write_moved
+
+BOTH = (URGENT, BACKGROUND)
+SMALL = {"internal.segment.bytes": "400", "file.delete.delay.ms": "10"}
+THERE = "/logs-1"
+T = topic_partition("t")
+STARTED_AFTER = 1
+"""So many pieces of work make a move known to a restart."""
+
+
+@pytest.fixture(autouse=True)
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that little is much."""
+    monkeypatch.setattr(log_dir_moves, "SLICE_BYTES", 300)
+    monkeypatch.setattr(log_dir_moves, "REST_BYTES_MAX", 200)
+
+
+def folders(world: World, number: int) -> list[str]:
+    names = world.disk.list_folder(world.log_dirs[number].path)
+    return [name for name in names if name.startswith("t-")]
+
+
+def contents(world: World) -> dict[str, bytes]:
+    """Every segment of the log, by its file's name."""
+    log = world.runner("t").log
+    return {
+        segment.log_path.name: world.disk.read_file(segment.log_path) for segment in log.segments
+    }
+
+
+def fill(world: World, count: int = 20) -> list[Produced]:
+    return [world.produce("t", plain_batch(3)) for _ in range(count)]
+
+
+async def settle(world: World) -> None:
+    for _ in range(40):
+        await world.settle()
+        await asyncio.sleep(0.02)
+
+
+async def create_here(world: World, **config: str) -> None:
+    """In the first directory."""
+    world.create("t", config={**SMALL, **config})
+    await world.settle()
+    assert world.runner("t").log_directory is world.log_dirs[0]
+
+
+async def code_of_alter(world: World, path: str, one: str = "t", partition: int = 0) -> ErrorCode:
+    try:
+        await world.replicas.moves.alter(topic_partition(one, partition), path)
+    except RequestRefused as refusal:
+        return refusal.code
+    return ErrorCode.NONE
+
+
+@in_virtual_time
+async def test_a_replica_moves_with_all_that_is_in_it() -> None:
+    async with broker_world(dir_count=2) as world:
+        await create_here(world)
+        for number in range(20):
+            world.produce("t", idempotent_batch(3, producer_id=7, base_sequence=3 * number))
+            await world.settle()
+        before, records = contents(world), world.stored("t")
+        assert len(before) > 3
+        assert await code_of_alter(world, THERE) is ErrorCode.NONE
+        await settle(world)
+        runner = world.runner("t")
+        assert runner.log_directory is world.log_dirs[1]
+        assert world.log_dirs[0].runners == {}
+        assert world.log_dirs[1].runners == {T: runner}
+        assert contents(world) == before
+        assert world.stored("t") == records
+        assert folders(world, 0) == []
+        assert folders(world, 1) == ["t-0"]
+        again = idempotent_batch(3, producer_id=7, base_sequence=57)
+        assert world.produce("t", again).base_offset == 57
+        assert world.produce("t", plain_batch(1)).base_offset == 60
+        assert world.runner("t").move is None
+        assert world.log_dirs[1].futures == {}
+
+
+@in_virtual_time
+async def test_what_is_produced_meanwhile_moves_along() -> None:
+    async with broker_world(dir_count=2) as world:
+        await create_here(world)
+        produced = fill(world)
+        for executor in world.executors:
+            executor.hold(*BOTH)
+        altering = asyncio.ensure_future(code_of_alter(world, THERE))
+        for turn in range(600):
+            for executor in world.executors:
+                for lane in BOTH:
+                    if executor.waiting(lane):
+                        executor.step(lane)
+            await world.settle()
+            await asyncio.sleep(0.005)
+            if turn % 5 == 0 and world.runner("t").log_directory is world.log_dirs[0]:
+                produced.append(world.produce("t", plain_batch(1)))
+        for executor in world.executors:
+            executor.release(*BOTH)
+        assert await altering is ErrorCode.NONE
+        await settle(world)
+        assert world.runner("t").log_directory is world.log_dirs[1]
+        assert len(produced) > 25
+        offsets = world.stored_offsets("t")
+        assert offsets == list(range(len(offsets)))
+        assert [one.code for one in produced] == [0] * len(produced)
+        assert offsets[-1] == produced[-1].base_offset
+
+
+@in_virtual_time
+async def test_a_broker_that_is_killed_anywhere_in_a_move_has_every_record() -> None:
+    """S6. Every piece of work on a thread may be the last one; then moves go on by themselves."""
+    stops = 0
+    while await _is_interrupted_at(stops, loses_power=False):
+        stops += 1
+    assert stops > 30
+
+
+@in_virtual_time
+async def test_a_machine_that_loses_power_anywhere_in_a_move_has_what_was_flushed() -> None:
+    stops = 0
+    while await _is_interrupted_at(stops, loses_power=True):
+        stops += 1
+    assert stops > 30
+
+
+async def _is_interrupted_at(stop: int, *, loses_power: bool) -> bool:
+    """Whether the move was under way after `stop` pieces of work."""
+    async with broker_world(dir_count=2) as world:
+        await create_here(world, **({"flush.messages": "1"} if loses_power else {}))
+        fill(world)
+        await settle(world)
+        for executor in world.executors:
+            executor.hold(*BOTH)
+        altering = asyncio.ensure_future(code_of_alter(world, THERE))
+        is_over = await step_through(world, stop) < stop
+        before = world.stored("t")
+        altering.cancel()
+        await abandon(world)
+        if loses_power:
+            power_cut(world, stop)
+        else:
+            process_killed(world)
+        async with broker_world(dir_count=2, before=world) as after:
+            assert after.stored("t") == before
+            produced = after.produce("t", plain_batch(1))
+            await settle(after)
+            assert produced.base_offset == len(before)
+            named = [name for number in range(2) for name in folders(after, number)]
+            assert named == ["t-0"]
+            assert len(after.stored("t")) == len(before) + 1
+            if stop > STARTED_AFTER:
+                assert after.runner("t").log_directory is after.log_dirs[1]
+            await after.stop()
+    return not is_over
+
+
+async def abandon(world: World) -> None:
+    """Nothing that the broker has begun goes on."""
+    under_way = [*world.replicas._under_way, *world.replicas.moves.stop()]
+    for task in under_way:
+        task.cancel()
+    for executor in world.executors:
+        for lane in BOTH:
+            executor._lanes[lane].clear()
+    await world.settle()
+
+
+WRITES = frozenset(
+    ("append", "truncate", "flush", "rename", "remove", "replace_file", "flush_folder", "open")
+)
+
+
+class FailingAt:
+    """The `count`th write in one directory fails, and so do all after it, until healed."""
+
+    def __init__(self, world: World, number: int, count: int, error: type[StorageError]) -> None:
+        self.left = count
+        self.is_healed = False
+        path, attempt = world.log_dirs[number].path, world.disk.attempt
+
+        def may_fail(operation: str, file: Path) -> None:
+            attempt(operation, file)
+            if self.is_healed or operation not in WRITES or path not in (file, *file.parents):
+                return
+            self.left -= 1
+            if self.left <= 0:
+                raise error(f"cannot {operation} {file}")
+
+        world.disk.attempt = may_fail  # type: ignore[method-assign, assignment]
+
+    @property
+    def has_failed(self) -> bool:
+        return self.left <= 0
+
+
+@pytest.mark.parametrize(("number", "error"), [(0, StorageError), (1, StorageError), (1, DiskFull)])
+def test_a_disk_that_fails_anywhere_in_a_move_loses_nothing(
+    number: int, error: type[StorageError]
+) -> None:
+    """S9, I2: before the mark the log is the replica, after it the copy is."""
+
+    @in_virtual_time
+    async def scenario() -> None:
+        count = 1
+        while await _has_failed_at(number, count, error):
+            count += 1
+        assert count > (15 if number == 0 else 60)
+
+    scenario()
+
+
+async def _has_failed_at(number: int, count: int, error: type[StorageError]) -> bool:
+    async with broker_world(dir_count=2) as world:
+        await create_here(world)
+        fill(world)
+        await settle(world)
+        failing = FailingAt(world, number, count, error)
+        code = await code_of_alter(world, THERE)
+        await settle(world)
+        produced = world.produce("t", plain_batch(1))
+        await settle(world)
+        has_failed = failing.has_failed
+        failing.is_healed = True
+        is_served = not world.runner("t").is_offline
+        if number == 1 and is_served and world.runner("t").log_directory is world.log_dirs[0]:
+            assert produced.code == 0
+        end_offset = 60 + (produced.code == 0)
+        for log_dir in world.log_dirs:
+            if not log_dir.is_online:
+                await world.reopen(log_dir)
+        await settle(world)
+        assert all(log_dir.is_online for log_dir in world.log_dirs)
+        assert world.stored_offsets("t")[:end_offset] == list(range(end_offset))
+        await asyncio.sleep(1)
+        await settle(world)
+        named = [name for number in range(2) for name in folders(world, number)]
+        assert named == ["t-0"]
+        if error is not DiskFull and code is ErrorCode.NONE:
+            assert world.runner("t").log_directory is world.log_dirs[1]
+        assert (folders(world, 1) == ["t-0"]) is (
+            world.runner("t").log_directory is world.log_dirs[1]
+        )
+        await world.stop()
+    async with broker_world(dir_count=2, before=world) as after:
+        assert after.stored_offsets("t")[:end_offset] == list(range(end_offset))
+    return has_failed
+
+
+@in_virtual_time
+async def test_refusals_have_kafkas_codes() -> None:
+    async with broker_world(dir_count=3) as world:
+        await create_here(world)
+        assert await code_of_alter(world, "/nowhere") is ErrorCode.LOG_DIR_NOT_FOUND
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await code_of_alter(world, THERE, "unknown") is unknown
+        assert await code_of_alter(world, THERE, "t", 9) is unknown
+        assert await code_of_alter(world, THERE, "t" * 249) is ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert await code_of_alter(world, "/logs-0") is ErrorCode.NONE
+        world.log_dirs[2].on_failure(StorageError("test"))
+        assert await code_of_alter(world, "/logs-2") is ErrorCode.KAFKA_STORAGE_ERROR
+        assert await code_of_alter(world, THERE) is ErrorCode.KAFKA_STORAGE_ERROR
+        await world.reopen(world.log_dirs[2])
+        world.log_dirs[0].on_failure(StorageError("test"))
+        assert await code_of_alter(world, THERE) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert folders(world, 1) == []
+
+
+@in_virtual_time
+async def test_a_replica_that_comes_later_is_put_where_it_was_asked_to_be() -> None:
+    async with broker_world(dir_count=3) as world:
+        world.decide(registered(OTHER, 20))
+        world.create("t", state=replace(replicated(OTHER, 0), replicas=(OTHER,), isr=(OTHER,)))
+        await world.settle()
+        assert await code_of_alter(world, "/logs-2") is ErrorCode.REPLICA_NOT_AVAILABLE
+        world.change("t", replicated(OTHER, 1))
+        await world.settle()
+        assert world.runner("t").log_directory is world.log_dirs[2]
+        for task in world.replicas.stop_fetching():
+            await asyncio.wait([task])
+
+
+async def begin_slowly(world: World) -> None:
+    """A move to the second directory has begun, and copies nothing yet."""
+    await create_here(world)
+    fill(world)
+    await settle(world)
+    world.executors[0].hold(BACKGROUND)
+    assert await code_of_alter(world, THERE) is ErrorCode.NONE
+    await world.settle()
+    assert [name.endswith("-future") for name in folders(world, 1)] == [True]
+    assert list(world.log_dirs[1].futures) == [T]
+
+
+@in_virtual_time
+async def test_another_directory_that_is_asked_for_takes_the_place_of_the_first() -> None:
+    async with broker_world(dir_count=3) as world:
+        await begin_slowly(world)
+        assert await code_of_alter(world, THERE) is ErrorCode.NONE
+        assert len(folders(world, 1)) == 1
+        assert await code_of_alter(world, "/logs-2") is ErrorCode.NONE
+        world.executors[0].release(BACKGROUND)
+        await settle(world)
+        assert world.runner("t").log_directory is world.log_dirs[2]
+        assert [folders(world, number) for number in range(3)] == [[], [], ["t-0"]]
+
+
+@in_virtual_time
+async def test_asking_for_where_it_is_ends_a_move() -> None:
+    async with broker_world(dir_count=2) as world:
+        await begin_slowly(world)
+        assert await code_of_alter(world, "/logs-0") is ErrorCode.NONE
+        world.executors[0].release(BACKGROUND)
+        await settle(world)
+        assert [folders(world, number) for number in range(2)] == [["t-0"], []]
+        assert world.log_dirs[1].futures == {}
+        assert world.produce("t", plain_batch(1)).base_offset == 60
+
+
+@in_virtual_time
+async def test_a_topic_that_is_deleted_anywhere_in_its_move_leaves_nothing() -> None:
+    stops = 0
+    while await _is_deleted_at(stops):
+        stops += 1
+    assert stops > 20
+
+
+async def _is_deleted_at(stop: int) -> bool:
+    async with broker_world(dir_count=2) as world:
+        await create_here(world)
+        fill(world, 6)
+        await settle(world)
+        for executor in world.executors:
+            executor.hold(*BOTH)
+        altering = asyncio.ensure_future(code_of_alter(world, THERE))
+        is_over = await step_through(world, stop) < stop
+        world.delete("t")
+        world.create("t", config=SMALL)
+        for executor in world.executors:
+            executor.release(*BOTH)
+        await settle(world)
+        await asyncio.sleep(1)
+        await settle(world)
+        await altering
+        named = [name for number in range(2) for name in folders(world, number)]
+        assert named == ["t-0"]
+        assert all(log_dir.is_online for log_dir in world.log_dirs)
+        assert world.produce("t", plain_batch(1)).base_offset == 0
+        await world.stop()
+    return not is_over
+
+
+async def step_through(world: World, stop: int) -> int:
+    """Do up to `stop` pieces of work, one at a time; how many there were."""
+    done, idle = 0, 0
+    while done < stop and idle < 100:
+        await world.settle()
+        await asyncio.sleep(0.005)
+        waiting = [(e, lane) for e in world.executors for lane in BOTH if e.waiting(lane)]
+        idle = 0 if waiting else idle + 1
+        for executor, lane in waiting[:1]:
+            executor.step(lane)
+            done += 1
+    return done
+
+
+@in_virtual_time
+async def test_records_deleted_meanwhile_do_not_come_back() -> None:
+    """P1: DeleteRecords is answered when a crash cannot bring them back, wherever they are."""
+    for stop in range(0, 60, 3):
+        async with broker_world(dir_count=2) as world:
+            await create_here(world)
+            fill(world, 10)
+            await settle(world)
+            for executor in world.executors:
+                executor.hold(*BOTH)
+            altering = asyncio.ensure_future(code_of_alter(world, THERE))
+            await step_through(world, stop)
+            deleting = asyncio.ensure_future(world.runner("t").delete_records(Offset(10)))
+            while not deleting.done():
+                assert await step_through(world, 1) or deleting.done()
+            altering.cancel()
+            await abandon(world)
+            process_killed(world)
+            async with broker_world(dir_count=2, before=world) as after:
+                assert after.runner("t").log.log_start_offset == 10
+                await settle(after)
+                assert after.stored_offsets("t") == list(range(10, 30))
+
+
+@in_virtual_time
+async def test_a_follower_that_is_cut_in_the_middle_of_its_move_has_what_its_leader_has() -> None:
+    async with broker_world(dir_count=2) as world:
+        await begin_slowly(world)
+        world.decide(registered(OTHER, 20))
+        for _ in range(7):  # Half of it is copied by then.
+            if world.executors[0].waiting(BACKGROUND):
+                world.executors[0].step(BACKGROUND)
+            await world.settle()
+        world.change("t", replicated(OTHER, 1))
+        await world.settle()
+        take(world, answer(diverging=(0, 12)))
+        world.executors[0].release(BACKGROUND)
+        await settle(world)
+        runner = world.runner("t")
+        assert runner.log_directory is world.log_dirs[1]
+        assert runner.log.log_end_offset == 12
+        assert [header.base_offset for header in runner.log.headers_from(Offset(0))] == [0, 3, 6, 9]
+        for task in world.replicas.stop_fetching():
+            await asyncio.wait([task])
+
+
+@in_virtual_time
+async def test_whoever_waits_for_a_flush_is_answered_when_the_log_has_moved() -> None:
+    async with broker_world(dir_count=2) as world:
+        await create_here(world, **{"flush.messages": "1"})
+        fill(world)
+        await settle(world)
+        for executor in world.executors:
+            executor.hold(*BOTH)
+        altering = asyncio.ensure_future(code_of_alter(world, THERE))
+        produced: list[Produced] = []
+        for _ in range(80):
+            produced.append(world.produce("t", plain_batch(1)))
+            await step_through(world, 2)
+        for executor in world.executors:
+            executor.release(*BOTH)
+        assert await altering is ErrorCode.NONE
+        await settle(world)
+        assert world.runner("t").log_directory is world.log_dirs[1]
+        assert [one.base_offset for one in produced] == list(range(60, 140))
+
+
+@in_virtual_time
+async def test_a_replica_that_was_moved_where_no_disk_is_now_is_not_made_anew() -> None:
+    """F3 of `future_log.py`: an empty one in its place would be elected leader of nothing."""
+    async with broker_world(dir_count=2) as world:
+        await create_here(world)
+        fill(world)
+        await settle(world)
+        name = layout.future_folder_name(T, uuid4())
+        there = world.log_dirs[1].log_dir
+        assert there is not None
+        assert name is not None
+        write_moved(world.disk, world.log_dirs[0].path / "t-0", Moved(there.directory_id, name))
+        process_killed(world)
+        world.memory_disk.rename(Path("/logs-1"), Path("/elsewhere"))
+    async with broker_world(dir_count=2, before=world) as after:
+        # The disk is another one: what it was to hold is nowhere, and what is left is set aside.
+        assert after.stored("t") == []
+        assert [one.endswith("-stray") for one in folders(after, 0) if one != "t-0"] == [True]
+
+
+@in_virtual_time
+async def test_a_move_is_as_fast_as_it_may_be_by_the_setting_in_force() -> None:
+    name = "replica.alter.log.dirs.io.max.bytes.per.second"
+    async with broker_world(dir_count=2, settings={name: "10"}) as world:
+        await create_here(world)
+        fill(world)
+        await settle(world)
+        assert await code_of_alter(world, THERE) is ErrorCode.NONE
+        await asyncio.sleep(60)
+        await world.settle()
+        future = world.log_dirs[1].futures[T]
+        assert 0 < future.size_bytes <= 1000
+        assert future.offset_lag > 30
+        world.decide(BrokerConfigChanged(BROKER, {name: "1000000"}))
+        await settle(world)
+        assert world.runner("t").log_directory is world.log_dirs[1]
