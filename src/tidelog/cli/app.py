@@ -45,6 +45,7 @@ COMMANDS: Final = (
     "transactions",
     "configs",
     "cluster",
+    "log-dirs",
     "zookeeper",
     "lab",
     "sim",
@@ -105,7 +106,7 @@ def build(names: Iterable[str]) -> typer.Typer:
     )
     app.callback()(_root)
     for name in names:
-        importlib.import_module(f"tidelog.cli.{name}").register(app)
+        importlib.import_module(f"tidelog.cli.{name.replace('-', '_')}").register(app)
     return app
 
 

@@ -238,6 +238,22 @@ class Admin:
                 found.append(_no_log_dir(broker.id))
         return tuple(found)
 
+    def move_replica(self, topic: str, partition: int, *, broker_id: int, log_dir: str) -> None:
+        """Begin to move a replica to another log dir of its broker. Raises RequestFailed."""
+        from tidelog.client import direct  # noqa: PLC0415 - loads kio
+
+        for broker in self.describe_cluster().brokers:
+            if broker.id == broker_id:
+                direct.alter_replica_log_dir(
+                    Address(broker.host, broker.port),
+                    topic,
+                    partition,
+                    log_dir=log_dir,
+                    timeout_s=self._timeout_s,
+                )
+                return
+        raise RequestFailed("BROKER_NOT_AVAILABLE", f"there is no broker {broker_id}")
+
     def _describe_configs(self, kind: ResourceType, name: str) -> tuple[ConfigValue, ...]:
         answers = self._client.describe_configs(
             [ConfigResource(kind, name)], request_timeout=self._timeout_s

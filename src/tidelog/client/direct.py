@@ -1,8 +1,8 @@
 """Requests about brokers for which librdkafka has no call.
 
-DescribeLogDirs, and the settings that are the default for all brokers (librdkafka refuses a broker
-without a number). Everything else goes through `admin.py`. The versions used are those that every
-broker since Kafka 3.3 speaks.
+DescribeLogDirs, AlterReplicaLogDirs, and the settings that are the default for all brokers
+(librdkafka refuses a broker without a number). Everything else goes through `admin.py`. The
+versions used are those that every broker since Kafka 3.3 speaks.
 
 Importing this module imports kio, which takes longer than most commands take to run; `admin.py`
 does it only when one of these requests is to be sent.
@@ -10,6 +10,12 @@ does it only when one of these requests is to be sent.
 
 from collections.abc import Mapping, Sequence
 
+from kio.schema.alter_replica_log_dirs.v2.request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from kio.schema.alter_replica_log_dirs.v2.response import AlterReplicaLogDirsResponse
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_configs.v4.response import (
     DescribeConfigsResourceResult,
@@ -23,7 +29,8 @@ from kio.schema.incremental_alter_configs.v1.request import (
     IncrementalAlterConfigsRequest,
 )
 from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterConfigsResponse
-from kio.static.primitive import i8
+from kio.schema.types import TopicName
+from kio.static.primitive import i8, i32
 
 from tidelog.client.asking import ask, require_success
 from tidelog.client.bootstrap import Address
@@ -44,6 +51,18 @@ def describe_log_dirs(
     answer = ask(address, request, DescribeLogDirsResponse, timeout_s=timeout_s)
     require_success(answer.error_code, None)
     return tuple(_log_dir(broker_id, result) for result in answer.results)
+
+
+def alter_replica_log_dir(
+    address: Address, topic: str, partition: int, *, log_dir: str, timeout_s: float
+) -> None:
+    """Have a replica of the broker at `address` lie in `log_dir`. Raises RequestFailed."""
+    one = AlterReplicaLogDirTopic(name=TopicName(topic), partitions=(i32(partition),))
+    request = AlterReplicaLogDirsRequest(dirs=(AlterReplicaLogDir(path=log_dir, topics=(one,)),))
+    answer = ask(address, request, AlterReplicaLogDirsResponse, timeout_s=timeout_s)
+    for result in answer.results:
+        for answered in result.partitions:
+            require_success(answered.error_code, None)
 
 
 def describe_cluster_defaults(address: Address, *, timeout_s: float) -> tuple[ConfigValue, ...]:
@@ -127,6 +146,7 @@ def _log_dir(broker_id: int, result: DescribeLogDirsResult) -> LogDirDescription
                 partition=partition.partition_index,
                 size_bytes=partition.partition_size,
                 offset_lag=partition.offset_lag,
+                is_future=partition.is_future_key,
             )
             for topic in result.topics
             for partition in topic.partitions

@@ -146,6 +146,8 @@ class ReplicaOnDisk:
     partition: int
     size_bytes: int
     offset_lag: int
+    is_future: bool
+    """Whether it is being copied there from another log dir."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

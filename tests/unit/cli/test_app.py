@@ -106,7 +106,7 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    listed = re.findall(r"^│ (\w+)", capsys.readouterr().out, re.MULTILINE)
+    listed = re.findall(r"^│ ([\w-]+)", capsys.readouterr().out, re.MULTILINE)
     assert set(app.COMMANDS) <= set(listed)
 
 
