@@ -26,6 +26,7 @@ from tests.unit.broker.world import (
 from tidelog.base.errors import DiskFull, ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import Offset
 from tidelog.broker import log_dir_moves
+from tidelog.broker.cleaning import Cleaner
 from tidelog.core.controller.changes import BrokerConfigChanged
 from tidelog.storage import layout
 from tidelog.storage.future_log import Moved, write_moved
@@ -498,3 +499,27 @@ async def test_a_move_is_as_fast_as_it_may_be_by_the_setting_in_force() -> None:
         world.decide(BrokerConfigChanged(BROKER, {name: "1000000"}))
         await settle(world)
         assert world.runner("t").log_directory is world.log_dirs[1]
+
+
+@in_virtual_time
+async def test_a_log_that_is_being_moved_is_not_compacted_until_it_is_there() -> None:
+    """I5 of `cleaning.py`."""
+    async with broker_world(dir_count=2) as world:
+        await create_here(world, **{"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"})
+        fill(world)
+        await settle(world)
+        cleaner = Cleaner(config=world.config.log, partitions=world.partitions, clock=world.clock)
+        world.executors[1].hold(BACKGROUND)
+        altering = asyncio.ensure_future(code_of_alter(world, THERE))
+        await world.settle()
+        before = contents(world)
+        await cleaner.clean_all()
+        assert contents(world) == before
+        world.executors[1].release(BACKGROUND)
+        assert await altering is ErrorCode.NONE
+        await settle(world)
+        assert world.runner("t").log_directory is world.log_dirs[1]
+        assert contents(world) == before
+        await cleaner.clean_all()
+        assert contents(world) != before
+        assert world.log_dirs[1].cleaner_offset(T)
