@@ -30,13 +30,14 @@ from typing import ParamSpec, TypeVar, assert_never
 from uuid import uuid4
 
 from tidelog.base.errors import DiskFull, ErrorCode, RequestRefused, StorageError
-from tidelog.base.ids import Offset, TopicPartition
+from tidelog.base.ids import Offset, TopicId, TopicPartition
 from tidelog.base.ports import Clock
 from tidelog.broker.disk_executor import as_storage_error
-from tidelog.broker.log_dir_runner import LogDirRunner
+from tidelog.broker.log_dir_runner import STRAY, LogDirRunner
 from tidelog.broker.partition_ports import succeeded_in
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.partitions import Partitions
+from tidelog.broker.strays import IsStray
 from tidelog.config.replication import ReplicationConfig
 from tidelog.core.partition.log_move import (
     CopyBytes,
@@ -298,8 +299,23 @@ class LogDirMoves:
             for one, name, topic_id in found:
                 await self._resume_one(target, one, name, topic_id)
 
+    async def set_strays_aside(self, log_dir: LogDirRunner, is_stray: IsStray) -> None:
+        """Copies of replicas that are not this broker's any more; by the rules of `strays.py`."""
+        used = log_dir.log_dir
+        if used is None or not log_dir.is_online:
+            return
+        try:
+            for one, name, topic_id in await log_dir.executor.background(_futures, used):
+                if topic_id is None or one in self._movers:
+                    continue
+                if is_stray(one, topic_id, log_dir):
+                    folder = await log_dir.executor.background(used.set_future_aside, one, name)
+                    logger.warning(STRAY, extra={"partition": one, "folder": folder})
+        except StorageError as error:
+            log_dir.on_failure(error)
+
     async def _resume_one(
-        self, target: LogDirRunner, one: TopicPartition, name: str, topic_id: object
+        self, target: LogDirRunner, one: TopicPartition, name: str, topic_id: TopicId | None
     ) -> None:
         mover, runner = self._movers.get(one), self.partitions.find(*one)
         if (mover is not None and mover.name == name) or self.is_occupied(one):
@@ -705,8 +721,8 @@ def _set_aside(log_dir: LogDir, one: TopicPartition) -> None:
     )
 
 
-def _futures(log_dir: LogDir) -> list[tuple[TopicPartition, str, object]]:
-    found: list[tuple[TopicPartition, str, object]] = []
+def _futures(log_dir: LogDir) -> list[tuple[TopicPartition, str, TopicId | None]]:
+    found: list[tuple[TopicPartition, str, TopicId | None]] = []
     for one, name in log_dir.futures():
         try:
             found.append((one, name, log_dir.future_topic_id(name)))

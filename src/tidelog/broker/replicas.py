@@ -753,6 +753,8 @@ class Replicas:
                 await log_dir.set_aside_strays(strays)
             finally:
                 vacate()
+        if self._is_all_told:
+            await self.moves.set_strays_aside(log_dir, is_stray)
 
     def _is_stray(self, one: TopicPartition, topic_id: TopicId, log_dir: LogDirRunner) -> bool:
         role = self._roles.get(one)

@@ -281,6 +281,15 @@ class LogDir:
         self.forget_deleted()
         self._disk.remove_folder(doomed)
 
+    def set_future_aside(self, topic_partition: TopicPartition, name: str) -> Path | None:
+        """As `set_aside`, for a copy that nobody asks for; None if it is not there any more."""
+        if not self._disk.exists(self.path / name):
+            return None
+        stray = self.path / layout.stray_folder_name(topic_partition, uuid4())
+        self._disk.rename(self.path / name, stray)
+        self._disk.flush_folder(self.path)
+        return stray
+
     # -- checkpoints -----------------------------------------------------------------------------
 
     def write_recovery_points(self, points: Mapping[TopicPartition, Offset]) -> None:

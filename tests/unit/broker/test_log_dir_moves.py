@@ -27,7 +27,7 @@ from tidelog.base.errors import DiskFull, ErrorCode, RequestRefused, StorageErro
 from tidelog.base.ids import Offset
 from tidelog.broker import log_dir_moves
 from tidelog.broker.cleaning import Cleaner
-from tidelog.core.controller.changes import BrokerConfigChanged
+from tidelog.core.controller.changes import BrokerConfigChanged, TopicDeleted
 from tidelog.storage import layout
 from tidelog.storage.future_log import Moved, write_moved
 
@@ -523,3 +523,25 @@ async def test_a_log_that_is_being_moved_is_not_compacted_until_it_is_there() ->
         await cleaner.clean_all()
         assert contents(world) != before
         assert world.log_dirs[1].cleaner_offset(T)
+
+
+@in_virtual_time
+async def test_a_copy_of_a_replica_that_is_not_ours_any_more_is_set_aside() -> None:
+    """S1 of `strays.py`: its topic was deleted while the broker was away."""
+    async with broker_world(dir_count=2) as world:
+        await begin_slowly(world)
+        await abandon(world)
+        process_killed(world)
+        topic_id = world.image.topics["t"].topic_id
+        world.image = world.image.apply_all([TopicDeleted("t", topic_id)])
+        async with broker_world(dir_count=2, before=world) as after:
+            after.create("new")
+            await after.replicas.settled()
+            assert [name.endswith("-future") for name in folders(after, 1)] == [True]
+            after.replicas.on_all_told([(topic_id, 0)])
+            await after.replicas.settled()
+            assert [name.endswith("-future") for name in folders(after, 1)] == [True]
+            after.replicas.on_all_told(())
+            await after.replicas.settled()
+            assert [name.endswith("-stray") for name in folders(after, 1)] == [True]
+        world.executors[0].release(BACKGROUND)
