@@ -96,6 +96,8 @@ def test_group_is_listed_and_described_with_its_lag_and_members(
         others = "consumer" if protocol == "classic" else "classic"
         assert group in cluster.ok("groups", "list", "--type", protocol).decode()
         assert group not in cluster.ok("groups", "list", "--type", others).decode()
+        assert group in cluster.ok("groups", "list", "--state", "Stable").decode()
+        assert group not in cluster.ok("groups", "list", "--state", "empty").decode()
         (described,) = objects(cluster.ok("groups", "describe", group, "--json"))
         assert (described["state"], described["lag"]) == ("stable", 1)
         (reader,) = described["members"]
@@ -192,6 +194,8 @@ def test_offsets_and_groups_are_deleted(cluster: Cluster, topic: str, group: str
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "word"),
     [
+        (["list", "--state", "rebalancing"], 2, "--state is 'rebalancing'"),
+        (["list", "--type", "share"], 2, "--type is 'share'"),
         (["describe", "nobody"], 1, "there is no group nobody"),
         (["delete", "nobody"], 1, "there is no group nobody"),
         (["reset", "nobody", "--all-topics", "--to-latest"], 1, "nobody has no offsets"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
@@ -21,6 +21,16 @@ from tidelog.client.group_values import (
 )
 from tidelog.client.groups import Groups
 from tidelog.client.offset_reset import PlannedOffset, Reset, ToGiven
+
+_STATES: Final = (
+    "stable",
+    "empty",
+    "preparing rebalancing",
+    "completing rebalancing",
+    "dead",
+    "unknown",
+)
+_KINDS: Final = ("classic", "consumer")
 
 GroupArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="GROUP", autocompletion=complete_group, show_default=False)
@@ -60,11 +70,13 @@ def list_(
     as_json: JsonOption = False,
 ) -> int:
     """List groups; with --json, one object per line."""
+    wanted_state = None if state is None else _one_of("--state", state, _STATES)
+    wanted_kind = None if kind is None else _one_of("--type", kind, _KINDS)
     with Groups(bootstrap) as groups:
         listings = [
             group
             for group in groups.listings()
-            if state in {None, group.state} and kind in {None, group.kind}
+            if wanted_state in {None, group.state} and wanted_kind in {None, group.kind}
         ]
     if as_json:
         for group in listings:
@@ -74,6 +86,14 @@ def list_(
         ["GROUP", "TYPE", "STATE"], [[each.group_id, each.kind, each.state] for each in listings]
     )
     return 0
+
+
+def _one_of(option: str, text: str, words: tuple[str, ...]) -> str:
+    """The word that is meant, in whichever case, and as Kafka's tools or ours write it."""
+    word = text.lower().replace("-", " ").replace("_", " ")
+    if word not in words:
+        raise ConfigError(f"{option} is '{text}' but must be one of {', '.join(words)}")
+    return word
 
 
 def describe(
