@@ -208,7 +208,10 @@ class ProducerStates:
         self._require_transaction(header.producer_id, header.producer_epoch, guard)
         known = self.guards.of(header.producer_id)
         if known is not None and (producer is None or header.producer_epoch >= producer.epoch):
-            known.require_first(header, has_batches=producer is not None and bool(producer.batches))
+            has_batches = producer is not None and bool(producer.batches)
+            # Whoever is next has overtaken nobody; a lower sequence that asked too came late. V3
+            if not has_batches or not _is_next(producer, header):
+                known.require_first(header, has_batches=has_batches)
         return self.on_batch(header)
 
     def on_coordinator_batch(
@@ -449,3 +452,11 @@ class ProducerStates:
             if producer.transaction_first_offset is not None
         ]
         self._open_transactions = {producer_id: offset for offset, producer_id in sorted(opened)}
+
+
+def _is_next(producer: Producer | None, header: BatchHeader) -> bool:
+    return (
+        producer is not None
+        and header.producer_epoch == producer.epoch
+        and header.base_sequence == producer.next_sequence
+    )

@@ -18,7 +18,8 @@ Rules:
         the markers of the last are on their way: one that is not newer than the guard ends an
         earlier transaction, and leaves the guard alone.
     V3  Of the batches that wait for the same guard, the first in sequence goes first:
-        OUT_OF_ORDER_SEQUENCE_NUMBER for those that overtake it.
+        OUT_OF_ORDER_SEQUENCE_NUMBER for those that overtake it. Whoever is next in sequence does
+        not: a lower one that waits as well was sent again, and is in the log.
     V4  A producer whose coordinator numbers each transaction anew (transaction version 2), and of
         whom no batch is known here, begins at sequence 0: OUT_OF_ORDER_SEQUENCE_NUMBER otherwise.
     V5  A guard that was not used expires with `producer.id.expiration.ms`, as producers do.

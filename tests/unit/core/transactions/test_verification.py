@@ -122,6 +122,18 @@ def test_earlier_batch_that_asks_later_goes_first() -> None:
     assert producers.on_transactional_batch(transactional(3), guard) is None
 
 
+def test_next_batch_is_in_order_whatever_came_late() -> None:
+    """V3: what the last transaction had sent twice arrives once more before the next begins."""
+    producers = states()
+    write(producers, transactional(0), 0)
+    end(producers, 1)
+    late = begin(producers, transactional(0))
+    assert producers.on_transactional_batch(transactional(0), late) is not None
+    guard = begin(producers, transactional(1))
+    assert producers.on_transactional_batch(transactional(1), guard) is None
+    assert refusal(producers, transactional(2), guard) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_newer_epoch_has_its_own_first_batch() -> None:
     """V3"""
     producers = states()
