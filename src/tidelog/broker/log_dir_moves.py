@@ -247,7 +247,9 @@ class LogDirMoves:
             return  # It may come back. F3 of `future_log.py`
         vacate = self.occupy([one])
         try:
-            is_there = target is not None and await self._promote_left(target, one, mark)
+            is_there = self._is_served_beside(source, one) or (
+                target is not None and await self._promote_left(target, one, mark)
+            )
             await self._take_away(source, one, is_there)
         finally:
             vacate()
@@ -257,6 +259,11 @@ class LogDirMoves:
             target.runners[one] = runner
             runner.log_directory = target
             await self.open_in(target, one)
+
+    def _is_served_beside(self, source: LogDirRunner, one: TopicPartition) -> bool:
+        """Whether it is served elsewhere: the replica that was moved, or one that came after it."""
+        runner = self.partitions.find(*one)
+        return runner is not None and not runner.is_offline and runner.log_directory is not source
 
     def _by_id(self, directory_id: str) -> LogDirRunner | None:
         for log_dir in self._log_dirs:
@@ -269,8 +276,12 @@ class LogDirMoves:
     ) -> bool:
         assert target.log_dir is not None
         assert mark is not None
+        topic = self.partitions.image.topics.get(one.topic)
+        topic_id = None if topic is None else topic.topic_id
         try:
-            return await target.executor.background(_promote_left, target.log_dir, one, mark)
+            return await target.executor.background(
+                _promote_left, target.log_dir, one, mark, topic_id
+            )
         except StorageError as error:
             target.on_failure(error)
             return False
@@ -356,7 +367,8 @@ class ReplicaMover:
         self._source = Source(runner.log)
         self._machine = LogMove(slice_bytes=SLICE_BYTES, rest_bytes_max=REST_BYTES_MAX)
         self._flushes = 0
-        self._written_log_start: Offset | None = None
+        self._written: tuple[int, Offset] | None = None
+        """How often the log had been cut, and where it began, when its offsets were written."""
         self._is_changing_places = False
         self._why_cancelled: str | None = None
         assert target.log_dir is not None
@@ -436,8 +448,9 @@ class ReplicaMover:
     async def _copy(self) -> None:
         while True:
             self._require_replica()
-            if self._runner.is_rearranged:
-                await asyncio.sleep(_RETRY_S)  # A compaction hears that it is to end.
+            if self._runner.is_rearranged or self._runner.is_cutting:
+                # A compaction hears that it is to end; and of a cut, that it is over (`on_cut`).
+                await asyncio.sleep(_RETRY_S)
                 continue
             step = self._machine.next_step(self._view())
             match step:
@@ -491,16 +504,17 @@ class ReplicaMover:
             await self._in_target(self._future.flush, step.base_offset)
         await self._write_offsets()
         self._require_replica()
-        again = self._machine.next_step(self._view())
         runner = self._runner
         if (
-            not isinstance(again, Pause)
-            or runner.queue.is_busy
+            runner.queue.is_busy
             or runner.is_being_cut
             or runner.is_rearranged
             or self._moves.is_occupied(self.topic_partition)
         ):
             await asyncio.sleep(_RETRY_S)
+            return False
+        again = self._machine.next_step(self._view())
+        if not isinstance(again, Pause):
             return False
         self._is_changing_places = True
         vacate = self._moves.occupy([self.topic_partition])
@@ -515,17 +529,16 @@ class ReplicaMover:
         All that is closed is flushed. The active segment is scanned after a crash.
         """
         log = self._log
-        while self._written_log_start != log.log_start_offset:
-            log_start_offset = log.log_start_offset
+        while self._written != (written := (log.truncation_count, log.log_start_offset)):
             await self._in_target(
                 self._target_log_dir.write_future_offsets,
                 self.topic_partition,
                 recovery_point=log.active_base_offset,
-                log_start_offset=log_start_offset,
+                log_start_offset=log.log_start_offset,
                 high_watermark=self._runner.high_watermark,
                 cleaner_offset=self._source_dir.cleaner_offset(self.topic_partition),
             )
-            self._written_log_start = log_start_offset
+            self._written = written
 
     async def _change_places(self, step: Pause, vacate: Callable[[], None]) -> None:
         runner, old = self._runner, self._log
@@ -698,21 +711,41 @@ def discard(log_dir: LogDirRunner, one: TopicPartition, name: str) -> None:
     removed.add_done_callback(lambda done: succeeded_in(log_dir, done))
 
 
-def _promote_left(log_dir: LogDir, one: TopicPartition, mark: Moved) -> bool:
-    """On a thread: whether the copy is where the mark says, by whichever of its names."""
-    if any(name == mark.future_name for _, name in log_dir.futures()):
+def _promote_left(
+    log_dir: LogDir, one: TopicPartition, mark: Moved, topic_id: TopicId | None
+) -> bool:
+    """On a thread: whether the copy is where the mark says, by whichever of its names.
+
+    Nor is it needed where there is a folder of the topic that has the name now, `topic_id`, and
+    the copy is of one before.
+    """
+    copies = {name: found for _, name, found in _futures(log_dir)}
+    if mark.future_name not in copies:
+        return one in log_dir.partitions()
+    is_in_use = copies[mark.future_name] != topic_id and _is_of_topic(log_dir, one, topic_id)
+    if not is_in_use:
         log_dir.promote(one, mark.future_name)
-        return True
-    return one in log_dir.partitions()
+    return True
+
+
+def _is_of_topic(log_dir: LogDir, one: TopicPartition, topic_id: TopicId | None) -> bool:
+    try:
+        return one in log_dir.partitions() and log_dir.topic_id(one) == topic_id
+    except StorageError:
+        return False
 
 
 def _delete_folder(log_dir: LogDir, one: TopicPartition) -> None:
+    if not log_dir.is_moved(one):
+        return  # Whoever moved it has done so meanwhile.
     folder = log_dir.start_delete_folder(one)
     log_dir.forget_deleted()
     log_dir.finish_delete(folder)
 
 
 def _set_aside(log_dir: LogDir, one: TopicPartition) -> None:
+    if not log_dir.is_moved(one):
+        return
     folder = log_dir.set_aside(one)
     log_dir.forget_deleted()
     logger.warning(

@@ -24,6 +24,7 @@ Invariants:
         it. Only what can be made again is not flushed: indexes of the active segment, the snapshot
         of producers at its end.
     F2  A copy is cut to where it is written on: what lies behind was copied before the log was cut.
+        Who is written from the start on has nothing beside it.
     F3  A log dir that cannot be read may hold the copy that a mark speaks of. Then neither is
         opened.
 
@@ -201,6 +202,9 @@ class FutureLog:
 
     def write(self, base_offset: Offset, position: int, data: bytes) -> None:
         """Add to the `.log` of a segment, at `position`. F2"""
+        if position == 0:
+            for suffix in BESIDE_LOG:  # Of what it held before the log began afresh there.
+                self._disk.remove(self._path(base_offset, suffix))
         self._write(base_offset, layout.LOG, position, data)
 
     def write_beside(self, base_offset: Offset, suffix: str, position: int, data: bytes) -> None:

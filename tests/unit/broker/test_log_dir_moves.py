@@ -12,6 +12,7 @@ from tests.unit.broker.followed import answer, take
 from tests.unit.broker.played_leader import registered
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.stepped_executor import BACKGROUND, URGENT
+from tests.unit.broker.test_deduplication import BY_HEADER, batch, send
 from tests.unit.broker.world import (
     BROKER,
     OTHER,
@@ -442,6 +443,76 @@ async def test_a_follower_that_is_cut_in_the_middle_of_its_move_has_what_its_lea
             await asyncio.wait([task])
 
 
+async def begin_to_follow(world: World) -> None:
+    world.decide(registered(OTHER, 20))
+    world.change("t", replicated(OTHER, 1))
+    await world.settle()
+
+
+async def stop_following(world: World) -> None:
+    for task in world.replicas.stop_fetching():
+        await asyncio.wait([task])
+
+
+@in_virtual_time
+async def test_a_thread_that_cuts_a_log_in_its_move_may_take_its_time() -> None:
+    """M1 of `log_move.py`: the log is shorter already, and the move has not heard of it."""
+    async with broker_world(dir_count=2) as world:
+        await begin_slowly(world)
+        here, there = world.executors
+        await begin_to_follow(world)
+        future = world.log_dirs[1].futures[T]
+        there.hold(BACKGROUND)
+        while not future.size_bytes:  # Of the first segment a slice is there, and one is read.
+            await step_through(world, 1)
+            await world.settle()
+        here.step(BACKGROUND)
+        await world.settle()
+        assert there.waiting(BACKGROUND) == 1
+        take(world, answer(diverging=(0, 6)))
+        await world.settle()
+        assert here.waiting(BACKGROUND) == 1
+        there.step(BACKGROUND)  # The move looks what comes next,
+        here.step(BACKGROUND)  # but what it sees is the work of this.
+        await world.settle()
+        here.release(BACKGROUND)
+        there.release(BACKGROUND)
+        await settle(world)
+        runner = world.runner("t")
+        assert runner.log_directory is world.log_dirs[1]
+        assert [header.base_offset for header in runner.log.headers_from(Offset(0))] == [0, 3]
+        await stop_following(world)
+
+
+@in_virtual_time
+async def test_a_recovery_point_that_was_written_for_a_copy_is_lowered_when_the_log_is_cut() -> (
+    None
+):
+    """I3 of `follower_runner.py`: what is appended there is not flushed, and would pass for it."""
+    async with broker_world(dir_count=2) as world:
+        await create_here(world)
+        fill(world)
+        await settle(world)
+        await begin_to_follow(world)
+        there = world.executors[1]
+        there.hold(BACKGROUND)
+        altering = asyncio.ensure_future(code_of_alter(world, THERE))
+        log_dir = world.log_dirs[1].log_dir
+        assert log_dir is not None
+        while T not in log_dir._recovery_points:
+            await step_through(world, 1)
+        assert log_dir._recovery_points[T] > 6
+        take(world, answer(diverging=(0, 6)))
+        there.release(BACKGROUND)
+        await settle(world)
+        assert await altering is ErrorCode.NONE
+        runner = world.runner("t")
+        assert runner.log_directory is world.log_dirs[1]
+        assert runner.log.log_end_offset == 6
+        assert log_dir._recovery_points[T] <= 6
+        await stop_following(world)
+
+
 @in_virtual_time
 async def test_whoever_waits_for_a_flush_is_answered_when_the_log_has_moved() -> None:
     async with broker_world(dir_count=2) as world:
@@ -481,6 +552,48 @@ async def test_a_replica_that_was_moved_where_no_disk_is_now_is_not_made_anew() 
         # The disk is another one: what it was to hold is nowhere, and what is left is set aside.
         assert after.stored("t") == []
         assert [one.endswith("-stray") for one in folders(after, 0) if one != "t-0"] == [True]
+
+
+@pytest.mark.parametrize("has_failed_too", [False, True])
+@in_virtual_time
+async def test_a_move_that_comes_to_light_late_leaves_a_topic_of_that_name_alone(
+    has_failed_too: bool,
+) -> None:
+    """I2: the log was marked, its disk failed, and meanwhile its topic was made anew."""
+    async with broker_world(dir_count=2) as world:
+        await begin_slowly(world)
+        here, there = world.log_dirs
+        (name,) = folders(world, 1)
+        here.on_failure(StorageError("test"))
+        world.executors[0].release(BACKGROUND)
+        await settle(world)
+        assert there.log_dir is not None
+        write_moved(world.disk, here.path / "t-0", Moved(there.log_dir.directory_id, name))
+        world.delete("t")
+        world.create("t", config=SMALL)
+        await settle(world)
+        assert world.runner("t").log_directory is there
+        fill(world, 2)
+        await settle(world)
+        names = world.disk.list_folder(there.path / "t-0")
+        before = [name for name in names if name.endswith(layout.LOG)]
+        assert before
+        if has_failed_too:
+            there.on_failure(StorageError("test"))
+        await world.reopen(here)
+        if has_failed_too:
+            await world.reopen(there)
+        await settle(world)
+        after_names = world.disk.list_folder(there.path / "t-0")
+        assert [name for name in after_names if name.endswith(layout.LOG)] == before
+        assert folders(world, 1) == ["t-0"]
+        assert "t-0" not in folders(world, 0)
+        assert here.is_online
+        assert there.is_online
+        assert world.produce("t", plain_batch(1)).base_offset == 6
+        await world.stop()
+    async with broker_world(dir_count=2, before=world) as after:
+        assert len(after.stored("t")) == 7
 
 
 @in_virtual_time
@@ -523,6 +636,76 @@ async def test_a_log_that_is_being_moved_is_not_compacted_until_it_is_there() ->
         await cleaner.clean_all()
         assert contents(world) != before
         assert world.log_dirs[1].cleaner_offset(T)
+
+
+@in_virtual_time
+async def test_what_was_seen_is_known_where_the_log_is_moved_to() -> None:
+    """D5: its `.ids` files move along, and nothing is read again but after a restart."""
+    async with broker_world(dir_count=2) as world:
+        await create_here(world, **BY_HEADER)
+        for number in range(12):
+            await send(world, batch(f"a{number}", f"b{number}"))
+        await settle(world)
+        log = world.runner("t").log
+        before = {
+            path.name: world.disk.read_file(path)
+            for path in (segment.path(layout.IDS) for segment in log.segments[:-1])
+        }
+        assert len(before) == 3
+        deduplicator = world.runner("t").deduplicator
+        assert deduplicator is not None
+        assert deduplicator.is_current
+        assert await code_of_alter(world, THERE) is ErrorCode.NONE
+        await settle(world)
+        moved = world.runner("t").log
+        assert moved is not log
+        assert deduplicator.is_current
+        paths = [segment.path(layout.IDS) for segment in moved.segments[:-1]]
+        assert {path.name: world.disk.read_file(path) for path in paths} == before
+        assert paths[0].parent == world.log_dirs[1].path / "t-0"
+        await send(world, batch("a0", "new", "b11"))
+        assert len(world.stored("t")) == 25
+        new_offset = world.stored_offsets("t")[-1]
+        await world.stop()
+    async with broker_world(dir_count=2, before=world) as after:
+        assert (await send(after, batch("b0"))).base_offset == 1
+        assert (await send(after, batch("new"))).base_offset == new_offset
+        assert len(after.stored("t")) == 25
+
+
+@in_virtual_time
+async def test_ids_that_are_read_while_the_log_is_moved_are_read_to_the_end() -> None:
+    """I1 of `deduplication.py`: the log is another one, so what was read of it counts for nothing.
+
+    A follower reads on by ticks, which no queue keeps from meeting a move.
+    """
+    for stop in range(0, 90, 3):
+        async with broker_world(dir_count=2) as world:
+            await create_here(world, **BY_HEADER)
+            for number in range(12):
+                await send(world, batch(f"a{number}"))
+            await settle(world)
+            await begin_to_follow(world)
+            deduplicator = world.runner("t").deduplicator
+            assert deduplicator is not None
+            deduplicator._reading = None
+            for executor in world.executors:
+                executor.hold(*BOTH)
+            altering = asyncio.ensure_future(code_of_alter(world, THERE))
+            await step_through(world, stop)
+            world.runner("t").on_tick()
+            await step_through(world, 1000)
+            for executor in world.executors:
+                executor.release(*BOTH)
+            assert await altering is ErrorCode.NONE
+            await settle(world)
+            assert all(log_dir.is_online for log_dir in world.log_dirs)
+            assert world.runner("t").log_directory is world.log_dirs[1]
+            await stop_following(world)
+            world.change("t", replicated(BROKER, 2))
+            await settle(world)
+            assert (await send(world, batch("a0"))).base_offset == 0
+            assert (await send(world, batch("a12"))).base_offset == 12
 
 
 @in_virtual_time

@@ -187,6 +187,21 @@ def _restarted(scene: Scene, chance: Random, loses_power: bool) -> list[Record]:
     return read_all(log)
 
 
+def test_a_segment_that_is_copied_anew_has_nothing_beside_it() -> None:
+    """F2: the log began afresh there, and of what it holds now nothing may be aborted."""
+    scene = Scene()
+    future = scene.there.future(NAME)
+    future.create(TOPIC_ID)
+    copy_closed(Source(scene.log), future)
+    (base_offset,) = (one.base_offset for one in scene.log.segments if one.has_aborted)
+    names = [layout.file_name(base_offset, suffix) for suffix in BESIDE_LOG]
+    before = scene.disk.list_folder(THERE / NAME)
+    assert layout.file_name(base_offset, layout.TRANSACTION_INDEX) in before
+    future.write(base_offset, 0, b"another")
+    after = scene.disk.list_folder(THERE / NAME)
+    assert sorted(after) == sorted(name for name in before if name not in names)
+
+
 def test_a_copy_that_is_not_wanted_leaves_nothing() -> None:
     scene = Scene()
     scene.there.future(NAME).create(TOPIC_ID)

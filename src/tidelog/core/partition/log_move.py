@@ -129,12 +129,13 @@ class LogMove:
 
     def on_copied(self, step: CopyBytes) -> None:
         """The bytes are where they were asked for; unless the log was cut, they count. M1"""
+        self._copied.setdefault(step.base_offset, 0)  # There is a file now, whatever is in it. M3
         if step.cut_count == self._cut_count:
             self._copied[step.base_offset] = step.position + step.size_bytes
 
     def on_finished(self, step: FinishSegment) -> None:
+        self._copied.setdefault(step.base_offset, 0)
         if step.cut_count == self._cut_count:
-            self._copied.setdefault(step.base_offset, 0)
             self._finished.add(step.base_offset)
 
     def on_dropped(self, step: DropCopies) -> None:

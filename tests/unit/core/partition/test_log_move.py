@@ -173,6 +173,21 @@ def test_bytes_read_before_a_cut_do_not_count() -> None:
     assert again.position == 0
 
 
+def test_what_is_written_of_a_segment_that_was_cut_off_meanwhile_is_dropped() -> None:
+    """M3: it was the first slice of that segment, so nobody had heard of its copy."""
+    copying = Copying()
+    copying.append(8)
+    copying.roll()
+    copying.append(8)
+    while (step := copying.move.next_step(copying.view)) != CopyBytes(Offset(8), 0, SLICE_BYTES, 0):
+        copying.perform(step, copying.read(step))
+    data = copying.read(step)
+    copying.cut(10)
+    copying.perform(step, data)
+    copying.finish()
+    assert copying.copies.keys() <= dict(copying.segments).keys()
+
+
 def test_how_far_the_copy_is_can_be_told() -> None:
     copying = Copying()
     copying.append(8)
