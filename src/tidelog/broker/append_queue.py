@@ -70,6 +70,7 @@ class AppendQueue:
         "_idle",
         "_is_working_off",
         "_memory",
+        "_on_free",
         "_on_rolled",
         "_refused",
         "_start_reading_ids",
@@ -87,6 +88,7 @@ class AppendQueue:
         attempt: Callable[[QueuedAppend, int], PartitionProduceResult | Preparation | None],
         start_roll: "Callable[[int], asyncio.Future[None]]",
         on_rolled: "Callable[[asyncio.Future[None]], None]",
+        on_free: Callable[[], None],
         start_rewrite: "Callable[[bytearray, int], asyncio.Future[BytesLike]]",
         start_reading_ids: (
             "Callable[[Preparation, QueuedAppend, int], asyncio.Future[SentIds | None]]"
@@ -94,12 +96,14 @@ class AppendQueue:
         refused: Callable[[RequestRefused], PartitionProduceResult],
     ) -> None:
         """`attempt` appends a batch at `now_ms`, or says what has to come before; None: it calls
-        `settle` itself."""
+        `settle` itself. `on_free` is called whenever the queue was busy and is not any more:
+        somebody else may have to do with the log by then."""
         self._memory = memory
         self._clock = clock
         self._attempt = attempt
         self._start_roll = start_roll
         self._on_rolled = on_rolled
+        self._on_free = on_free
         self._start_rewrite = start_rewrite
         self._start_reading_ids = start_reading_ids
         self._refused = refused
@@ -156,7 +160,7 @@ class AppendQueue:
 
     def resume(self) -> None:
         self._set_busy(False)
-        self.work_off()
+        self._go_on()
 
     def work_off(self) -> None:
         """Go on with what queued up, until it is done or a thread is needed again."""
@@ -183,7 +187,7 @@ class AppendQueue:
     def _rolled(self, rolled: "asyncio.Future[None]") -> None:
         self._set_busy(False)
         self._on_rolled(rolled)
-        self.work_off()
+        self._go_on()
 
     def _rewritten(self, rewritten: "asyncio.Future[BytesLike]") -> None:
         self._set_busy(False)
@@ -192,7 +196,7 @@ class AppendQueue:
             self._replace_head(bytearray(rewritten.result()))
         else:
             self._refuse_head(error)
-        self.work_off()
+        self._go_on()
 
     def _ids_read(self, read: "asyncio.Future[SentIds | None]") -> None:
         self._set_busy(False)
@@ -201,7 +205,12 @@ class AppendQueue:
             self._appends[0] = self._appends[0]._replace(sent=read.result())
         else:
             self._refuse_head(error)
+        self._go_on()
+
+    def _go_on(self) -> None:
         self.work_off()
+        if not self.is_busy:
+            self._on_free()
 
     def _refuse_head(self, error: BaseException) -> None:
         settle = self._appends[0].settle

@@ -175,8 +175,8 @@ class FollowerRunner:
         """Somebody else decides about the log from now on, once nothing is under way."""
         self.is_stopped = True
 
-    def on_rolled(self) -> None:
-        """A roll has ended that may have been begun by this broker as leader."""
+    def on_queue_free(self) -> None:
+        """Something has ended that this broker may have begun as leader: a roll, a rewrite."""
         if self.may_fetch:
             self.on_ready(self)
 

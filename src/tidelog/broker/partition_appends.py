@@ -501,8 +501,11 @@ class PartitionAppends(ServedPartition):
             self._flusher.start()
             if self.deduplicator is not None:
                 self.deduplicator.on_rolled()
-            if self.follower is not None:
-                self.follower.on_rolled()
+
+    def _on_queue_free(self) -> None:
+        """What was begun as leader has ended, whatever it was: a follower may go on."""
+        if self.follower is not None:
+            self.follower.on_queue_free()
 
     # -- flushing --------------------------------------------------------------------------------
 

@@ -171,8 +171,6 @@ class PartitionRoles(PartitionAppends):
     def end_pause(self) -> None:
         """Go on with what came while the log was being put in another place."""
         self._queue.resume()
-        if self.follower is not None:
-            self.follower.on_rolled()
 
     def take_offline(self) -> None:
         """The disk is gone: answer everything with KAFKA_STORAGE_ERROR from now on."""

@@ -89,6 +89,7 @@ class PartitionRunner(PartitionRoles):
             attempt=self._attempt_queued,
             start_roll=self._start_roll,
             on_rolled=self._on_rolled,
+            on_free=self._on_queue_free,
             start_rewrite=self._start_rewrite,
             start_reading_ids=self._start_reading_ids,
             refused=self._refused,

@@ -450,6 +450,33 @@ async def test_a_follower_waits_for_a_roll_that_was_begun_as_leader() -> None:
         assert follower_of(world).may_fetch
 
 
+@pytest.mark.parametrize(
+    "config",
+    [{"cleanup_policy": "compact"}, {"tidelog_dedup_header": "key"}],
+    ids=["keys are looked at", "ids are read"],
+)
+@in_virtual_time
+async def test_a_follower_fetches_when_what_it_began_as_leader_has_ended(
+    config: dict[str, str],
+) -> None:
+    """Whatever that was: nobody else would tell the one who fetches."""
+    async with broker_world() as world:
+        await replicated_world(world, **config)
+        world.executor.hold(URGENT)
+        world.executor.hold(BACKGROUND)
+        waiting = world.produce("t", plain_batch(1), acks=1)
+        await become(world, OTHER, 1)
+        assert not follower_of(world).may_fetch
+        ready: list[object] = []
+        follower_of(world).on_ready = ready.append
+        world.executor.release(URGENT)
+        world.executor.release(BACKGROUND)
+        await world.settle()
+        assert waiting.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert ready == [follower_of(world)]
+        assert follower_of(world).may_fetch
+
+
 @pytest.mark.parametrize("is_cut", [False, True])
 @in_virtual_time
 async def test_retention_leaves_a_log_alone_that_is_cut_meanwhile(is_cut: bool) -> None:
