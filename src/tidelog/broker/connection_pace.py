@@ -5,7 +5,7 @@ Those that wait are connected, but their requests are not looked at. They count 
 """
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 
 from tidelog.base.ports import Clock
@@ -22,7 +22,7 @@ class ConnectionPace:
         self._clock = clock
         self._later: Callable[[float, Callable[[], None]], asyncio.TimerHandle] = loop.call_later
         self._rate = ConnectionRate(per_second)
-        self._waiting: deque[Connection] = deque()
+        self._waiting: OrderedDict[Connection, None] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
 
     def set_rate(self, per_second: int) -> None:
@@ -35,9 +35,13 @@ class ConnectionPace:
         if not self._waiting and not self._rate.take(self._clock.monotonic_ms()):
             return
         connection.hold()
-        self._waiting.append(connection)
+        self._waiting[connection] = None
         if self._timer is None:
             self._let_in()
+
+    def forget(self, connection: Connection) -> None:
+        """It has hung up: `max.connections` does not bound those any more."""
+        self._waiting.pop(connection, None)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -49,9 +53,11 @@ class ConnectionPace:
             self._timer.cancel()
             self._timer = None
         while self._waiting:
-            if not self._waiting[0].closing:
+            connection = next(iter(self._waiting))
+            if not connection.closing:
                 wait_ms = self._rate.take(self._clock.monotonic_ms())
                 if wait_ms:
                     self._timer = self._later(wait_ms / 1_000, self._let_in)
                     return
-            self._waiting.popleft().release()
+            del self._waiting[connection]
+            connection.release()

@@ -203,6 +203,7 @@ class Server:
 
     def forget(self, connection: Connection) -> None:
         self._slow.pop(connection, None)
+        self._pace.forget(connection)
         if self._connections.pop(connection, self) is self:
             return
         self._per_ip[connection.peer_host] -= 1

@@ -200,6 +200,17 @@ async def test_connections_that_come_too_fast_are_served_later_in_their_order() 
 
 
 @in_virtual_time
+async def test_who_hangs_up_before_its_turn_is_forgotten() -> None:
+    """G5: it is no connection any more, so `max.connections` would not bound how many there are."""
+    async with served_world() as served:
+        pace(served, 1)
+        clients = [served.client() for _ in range(3)]
+        for _ in range(100):
+            served.client().disconnect()
+        assert list(served.server._pace._waiting) == [client.connection for client in clients[1:]]
+
+
+@in_virtual_time
 async def test_a_higher_rate_lets_those_in_who_wait() -> None:
     async with served_world() as served:
         pace(served, 1)
