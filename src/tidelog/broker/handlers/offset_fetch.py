@@ -155,7 +155,9 @@ def _decide(
     requires_stable: bool,
 ) -> Effects:
     wanted = None if group.topics is None else list(_wanted(group.topics, names))
-    committer = Committer(group.member_epoch, group.member_id or "", None)
+    committer = None
+    if group.member_id is not None or group.member_epoch >= 0:
+        committer = Committer(group.member_epoch, group.member_id or "", None)
     request = requests.FetchRequest(group.group_id, committer, wanted, requires_stable)
     return shard.on_fetch(request, token, now_ms)
 

@@ -140,7 +140,8 @@ class FetchRequest:
     """Asks how far a group has come; everywhere, if `partitions` is None."""
 
     group_id: str
-    committer: Committer
+    committer: Committer | None
+    """Who asks; None if it does not say. An empty member id says something."""
     partitions: Sequence[TopicPartition] | None
     requires_stable: bool
     """Refuse rather than say what an open transaction may change (KIP-447)."""

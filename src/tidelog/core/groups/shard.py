@@ -396,7 +396,7 @@ class GroupShard:
         self._context.now_ms = now_ms
         group = self._groups.get(request.group_id)
         partitions = request.partitions
-        if group is not None:
+        if group is not None and request.committer is not None:
             group.require_fetch(request.committer)
         if partitions is None:
             known = self._offsets.partitions(request.group_id)

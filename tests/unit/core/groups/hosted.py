@@ -278,7 +278,7 @@ class Hosted:
         group_id: str = GROUP,
     ) -> list[FetchedOffset]:
         """Without partitions, of all there are."""
-        request = FetchRequest(group_id, ANYBODY, partitions or None, requires_stable)
+        request = FetchRequest(group_id, None, partitions or None, requires_stable)
         answer = self.answer(
             self.ask(lambda token: self.shard.on_fetch(request, token, self.now_ms))
         )

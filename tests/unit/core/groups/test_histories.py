@@ -232,7 +232,7 @@ def observe(shard: GroupShard) -> Observed:
         assert isinstance(reply.answer, ClassicDescription)
         seen.groups[listing.group_id] = listing, reply.answer
     for requires_stable in (False, True):
-        request = FetchRequest(GROUP, ANYBODY, PARTITIONS, requires_stable)
+        request = FetchRequest(GROUP, None, PARTITIONS, requires_stable)
         (reply,) = shard.on_fetch(request, Token(0), 0)
         seen.offsets.append(reply)
     return seen

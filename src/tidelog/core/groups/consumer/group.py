@@ -501,8 +501,6 @@ class ConsumerGroup:
 
     def require_fetch(self, committer: Committer) -> None:
         epoch = committer.generation_or_member_epoch
-        if not committer.member_id and epoch < 0:
-            return
         member = self.members.by_id.get(committer.member_id)
         member = member or self.unknown_member(committer.member_id)
         if epoch != member.epoch:

@@ -503,6 +503,29 @@ def test_who_asks_for_offsets_as_a_member_has_to_be_one(
     assert answer == ([] if code is ErrorCode.NONE else code)
 
 
+@pytest.mark.parametrize(
+    ("committer", "code"),
+    [
+        (None, ErrorCode.NONE),
+        (Committer(-1, "", None), ErrorCode.UNKNOWN_MEMBER_ID),
+        (Committer(-1, "anna", None), ErrorCode.STALE_MEMBER_EPOCH),
+        (Committer(1, "", None), ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_only_who_gives_no_member_id_at_all_may_ask_for_offsets_as_nobody(
+    committer: Committer | None, code: ErrorCode
+) -> None:
+    """P3: an empty id is one that nobody has, as in Kafka."""
+    world = _world(orders=1)
+    anna = Consumer(world, "anna", topics=frozenset(("orders",)))
+    anna.beat()
+    request = FetchRequest(GROUP, committer, None, requires_stable=False)
+    answer = world.answer(
+        world.ask(lambda token: world.shard.on_fetch(request, token, world.now_ms))
+    )
+    assert answer == ([] if code is ErrorCode.NONE else code)
+
+
 def test_what_is_no_expression_is_refused_and_changes_nothing() -> None:
     world = _world()
     bad = Consumer(world, "anna", expression="(")
