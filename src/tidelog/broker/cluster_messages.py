@@ -164,7 +164,7 @@ def _by_topic_id(
     image: ClusterImage, replicas: Iterable[TopicPartition]
 ) -> list[tuple[bytes, list[int]]]:
     partitions: dict[bytes, list[int]] = {}
-    for topic, partition in replicas:
+    for topic, partition in sorted(replicas):  # Of a set: the same bytes for the same set.
         if topic in image.topics:
             partitions.setdefault(image.topics[topic].topic_id.bytes, []).append(partition)
     return list(partitions.items())

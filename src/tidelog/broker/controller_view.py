@@ -117,7 +117,8 @@ class ControllerView:
 def affected_by(told: Told, image: ClusterImage) -> list[TopicPartition]:
     """Partitions for which something follows from what a broker says of its replicas.
 
-    Also if it was said before: what follows may not have been stored then.
+    Also if it was said before: what follows may not have been stored then. In order, so that what
+    is decided does not depend on how sets are ordered.
     """
     failed = [
         one
@@ -129,4 +130,4 @@ def affected_by(told: Told, image: ClusterImage) -> list[TopicPartition]:
         for one in told.working
         if (state := image.partition(*one)) is not None and state.leader == NO_BROKER
     ]
-    return [*failed, *may_be_led]
+    return [*sorted(failed), *sorted(may_be_led)]

@@ -461,7 +461,7 @@ async def test_a_follower_fetches_when_what_it_began_as_leader_has_ended(
 ) -> None:
     """Whatever that was: nobody else would tell the one who fetches."""
     async with broker_world() as world:
-        await replicated_world(world, **config)
+        await replicated_world(world, 0, **config)
         world.executor.hold(URGENT)
         world.executor.hold(BACKGROUND)
         waiting = world.produce("t", plain_batch(1), acks=1)
