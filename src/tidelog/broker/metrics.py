@@ -8,28 +8,30 @@ from collections.abc import Iterable, Sequence
 
 from tidelog.broker.deduplication import Deduplicator
 from tidelog.broker.partition_runner import PartitionRunner
+from tidelog.broker.partitions import Partitions
 from tidelog.telemetry.metrics import Family, Kind, Sample
 
 OF_A_PARTITION = ("topic", "partition")
 
 
-def gather(partitions: Iterable[PartitionRunner], *, is_controller: bool) -> list[Family]:
+def gather(partitions: Partitions, *, is_controller: bool) -> list[Family]:
     """Everything, for one answer."""
     served = [*partitions]
     return [
         _count("kafka_controller_kafkacontroller_activecontrollercount", is_controller),
-        *_replicas(served),
+        *_replicas(served, partitions.marked_offline_count),
         *_deduplication(
             [(one, one.deduplicator) for one in served if one.deduplicator is not None]
         ),
     ]
 
 
-def _replicas(served: Sequence[PartitionRunner]) -> list[Family]:
+def _replicas(served: Sequence[PartitionRunner], unopened_count: int) -> list[Family]:
+    """`unopened_count`: replicas of this broker that it could not open, as their disk is gone."""
     led = [one.leader for one in served if one.leader is not None]
     prefix = "kafka_server_replicamanager"
     return [
-        _count(f"{prefix}_partitioncount", len(served)),
+        _count(f"{prefix}_partitioncount", len(served) + unopened_count),
         _count(f"{prefix}_leadercount", len(led)),
         _count(
             f"{prefix}_underreplicatedpartitions",
@@ -39,7 +41,10 @@ def _replicas(served: Sequence[PartitionRunner]) -> list[Family]:
             f"{prefix}_underminisrpartitioncount",
             sum(len(leader.isr) < leader.min_insync_replicas for leader in led),
         ),
-        _count(f"{prefix}_offlinereplicacount", sum(one.is_offline for one in served)),
+        _count(
+            f"{prefix}_offlinereplicacount",
+            sum(one.is_offline for one in served) + unopened_count,
+        ),
     ]
 
 

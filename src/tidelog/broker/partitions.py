@@ -46,6 +46,11 @@ class Partitions:
         """This broker should have the partition, but its log directory cannot be used."""
         self._offline.add(topic_partition)
 
+    @property
+    def marked_offline_count(self) -> int:
+        """Of those that this broker should have and could not open; they have no runner."""
+        return len(self._offline)
+
     def is_marked_offline(self, topic_partition: TopicPartition) -> bool:
         return topic_partition in self._offline
 

@@ -4,6 +4,7 @@ from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.test_deduplication import batch, send, topic
 from tests.unit.broker.test_roles import become, replicated_world
 from tests.unit.broker.world import BROKER, OTHER, broker_world, replicated
+from tidelog.base.errors import StorageError
 from tidelog.broker.metrics import gather
 from tidelog.telemetry.metrics import Family
 
@@ -57,3 +58,19 @@ async def test_replicas_are_counted_under_the_names_of_kafka() -> None:
         assert told["kafka_controller_kafkacontroller_activecontrollercount"] == {(): 0}
         assert told[f"{prefix}leadercount"] == {(): 0}
         assert told[f"{prefix}underreplicatedpartitions"] == {(): 0}
+
+
+@in_virtual_time
+async def test_replicas_whose_disk_was_never_there_are_counted_as_offline() -> None:
+    """Whoever watches that number has to hear of a disk that was gone at the start."""
+    prefix = "kafka_server_replicamanager_"
+    async with broker_world() as world:
+        world.create("before")
+        await world.settle()
+        world.log_dir.on_failure(StorageError("test"))
+        world.create("t")
+        await world.settle()
+        assert world.partitions.find("t", 0) is None
+        told = values(gather(world.partitions, is_controller=False))
+        assert told[f"{prefix}offlinereplicacount"] == {(): 2}
+        assert told[f"{prefix}partitioncount"] == {(): 2}
