@@ -5,6 +5,7 @@ knows them, so requests about them are not passed on to the controller; they are
 begin anew with the process. Refusals have Kafka's codes.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,6 +19,8 @@ from tidelog.telemetry.levels import LEVELS, ROOT, levels, set_level
 
 BROKER_LOGGER: Final = 8
 
+_BROKER_ID = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+
 
 class Loggers:
     """Those of this process."""
@@ -28,6 +31,7 @@ class Loggers:
     def describe(self, name: str, names: Sequence[str] | None) -> list[DescribedConfig]:
         """Raises RequestRefused if `name` is not this broker."""
         self._require_own(name)
+        wanted = None if names is None else frozenset(names)
         return [
             DescribedConfig(
                 name=logger,
@@ -40,7 +44,7 @@ class Loggers:
                 synonyms=(),
             )
             for logger, level in levels().items()
-            if names is None or logger in names
+            if wanted is None or logger in wanted
         ]
 
     def alter(
@@ -53,9 +57,12 @@ class Loggers:
         """Change levels, all that are named or none."""
         try:
             self._require_own(resource.name)
-            known = levels()
+            known, seen = levels(), set[str]()
             for step in alterations:
                 _require_possible(step, known)
+                if step.name in seen:
+                    raise RequestRefused(ErrorCode.INVALID_REQUEST, f"{step.name} is altered twice")
+                seen.add(step.name)
         except RequestRefused as refusal:
             return ConfigOutcome(resource=resource, error=refusal.code, message=refusal.message)
         if not validate_only:
@@ -64,7 +71,7 @@ class Loggers:
         return ConfigOutcome(resource=resource)
 
     def _require_own(self, name: str) -> None:
-        if not name.isdecimal() or int(name) != self._broker_id:
+        if _BROKER_ID.fullmatch(name) is None or int(name) != self._broker_id:
             raise RequestRefused(
                 ErrorCode.INVALID_REQUEST,
                 f"loggers of '{name}' are not here: this is broker {self._broker_id}",

@@ -64,6 +64,7 @@ def test_a_level_is_told_as_it_was_set(level: str) -> None:
         (("tidelog.nowhere", SET, "DEBUG"), ErrorCode.INVALID_CONFIG),
         (("urllib3", SET, "DEBUG"), ErrorCode.INVALID_CONFIG),
         (("root", DELETE, None), ErrorCode.INVALID_REQUEST),
+        ((PACKAGE, SET, "WARN"), ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_of_several_all_change_or_none(step: tuple[str, int, str | None], code: ErrorCode) -> None:
@@ -76,7 +77,7 @@ def test_what_is_only_tried_changes_nothing() -> None:
     assert level_of(PACKAGE) == "INFO"
 
 
-@pytest.mark.parametrize("name", ["", "2", "abc", "-1"])
+@pytest.mark.parametrize("name", ["", "2", "abc", "-1", "9" * 5_000])
 def test_loggers_of_others_are_not_here(name: str) -> None:
     assert alter((PACKAGE, SET, "DEBUG"), name=name) is ErrorCode.INVALID_REQUEST
     with pytest.raises(RequestRefused):

@@ -6,6 +6,8 @@ one resource happen together or not at all.
 The controller decides, but for the levels of this broker's own loggers.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kio.schema.incremental_alter_configs.v1.request import (
@@ -18,6 +20,7 @@ from kio.schema.incremental_alter_configs.v1.response import (
 )
 from kio.static.primitive import i8
 
+from tidelog.base.errors import ErrorCode
 from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.dispatch import RequestContext
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
@@ -42,11 +45,10 @@ class IncrementalAlterConfigsHandler:
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
     ) -> IncrementalAlterConfigsResponse:
         changes = [_change(resource) async for resource in in_turns(request.resources)]
-        outcomes = [
-            self.loggers.alter(resource, steps, validate_only=request.validate_only)
-            for resource, steps in changes
-            if resource.resource_type == BROKER_LOGGER
-        ]
+        outcomes = self._alter_loggers(
+            [one for one in changes if one[0].resource_type == BROKER_LOGGER],
+            validate_only=request.validate_only,
+        )
         for_controller = [one for one in changes if one[0].resource_type != BROKER_LOGGER]
         if for_controller or not changes:
             outcomes += await self.controller.incremental_alter_configs(
@@ -56,6 +58,25 @@ class IncrementalAlterConfigsHandler:
             throttle_time=NO_THROTTLE,
             responses=tuple([_response(outcome) async for outcome in in_turns(outcomes)]),
         )
+
+    def _alter_loggers(
+        self, changes: Sequence[IncrementalChange], *, validate_only: bool
+    ) -> list[ConfigOutcome]:
+        times = Counter(resource for resource, _steps in changes)
+        return [
+            _named_twice(resource)
+            if times[resource] > 1
+            else self.loggers.alter(resource, steps, validate_only=validate_only)
+            for resource, steps in dict(changes).items()
+        ]
+
+
+def _named_twice(resource: ConfigResource) -> ConfigOutcome:
+    return ConfigOutcome(
+        resource=resource,
+        error=ErrorCode.INVALID_REQUEST,
+        message=f"'{resource.name}' is in the request more than once",
+    )
 
 
 def _change(resource: AlterConfigsResource) -> IncrementalChange:

@@ -16,6 +16,7 @@ from tidelog.broker.handlers.alter_configs import AlterConfigsHandler
 from tidelog.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from tidelog.broker.loggers import Loggers
 from tidelog.core.controller.requests import NewTopic
+from tidelog.telemetry.levels import levels
 
 TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
@@ -155,6 +156,19 @@ def test_a_refusal_stays_inside_its_resource() -> None:
             (99, "x", ErrorCode.invalid_request),
             (TOPIC, "t", ErrorCode.none),
         ]
+
+    with_controller(scenario)
+
+
+def test_loggers_that_are_in_a_request_twice_are_refused_and_answered_once() -> None:
+    """As every other resource is: an answer, and the time that it takes, must not grow."""
+
+    async def scenario(controller: ControllerRunner) -> None:
+        steps: list[tuple[str, int, str | None]] = [("tidelog.broker", SET, "WARN")]
+        twice = [(BROKER_LOGGER, "1", steps)] * 2
+        before = levels()
+        assert await change(controller, *twice) == [(BROKER_LOGGER, "1", ErrorCode.invalid_request)]
+        assert levels() == before
 
     with_controller(scenario)
 
