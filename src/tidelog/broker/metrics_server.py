@@ -39,6 +39,7 @@ class MetricsServer:
 
     async def listen(self, host: str, port: int) -> int:
         """Serve from now on; the port. ConfigError names the setting if it cannot be had."""
+        exposition(())  # Loads what it takes: later, all clients would wait for that.
         try:
             self._address = await self._network.reserve(host, port, backlog=BACKLOG)
             await self._address.listen(lambda: _Reader(self._answer, self._readers))

@@ -43,7 +43,7 @@ class Family:
 
 def exposition(families: Iterable[Family]) -> bytes:
     """`families` in Prometheus' text format."""
-    # Late: a broker that nobody asks for metrics does not load it.
+    # Late: a broker that does not serve metrics does not load it.
     from prometheus_client import generate_latest  # noqa: PLC0415
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
     from prometheus_client.registry import Collector, CollectorRegistry  # noqa: PLC0415
