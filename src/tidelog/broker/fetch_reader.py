@@ -319,7 +319,7 @@ class FetchReader:
             )
             aborted = _aborted_in(log, read, fetch_offset)
         except StorageError as error:
-            raise runner.refuse_reader(error) from error
+            raise runner.refuse_reader(error, runner.log_directory) from error
         if read is None or aborted is None:
             if look.cold is None and look.size_bytes == 0:
                 look.cold = ColdRead(

@@ -24,6 +24,7 @@ Invariants:
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
@@ -31,6 +32,7 @@ from tidelog.base.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 from tidelog.base.ports import BytesLike
 from tidelog.broker.append_queue import Preparation, QueuedAppend, Settle
 from tidelog.broker.append_terms import NO_GUARD, FromClient, FromCoordinator, Marker
+from tidelog.broker.partition_ports import LogDirectory, succeeded_in
 from tidelog.broker.produce_results import refused_by, refused_partition
 from tidelog.broker.sent_ids import SentIds
 from tidelog.broker.served_partition import ServedPartition, announce
@@ -367,12 +369,13 @@ class PartitionAppends(ServedPartition):
             self.log.postpone_writing()
             return
         self._is_writing = True
-        writing = self.log_directory.executor.background(self.log.start_writing())
-        writing.add_done_callback(self._on_writing_started)
+        directory = self.log_directory
+        writing = directory.executor.background(self.log.start_writing())
+        writing.add_done_callback(partial(self._on_writing_started, directory))
 
-    def _on_writing_started(self, started: "asyncio.Future[None]") -> None:
+    def _on_writing_started(self, directory: LogDirectory, started: "asyncio.Future[None]") -> None:
         self._is_writing = False
-        self.succeeded(started)
+        succeeded_in(directory, started)
 
     def _advance(self, end_offset: Offset, appended_bytes: int, now_ms: int) -> None:
         """Tell the machine how far the log goes and wake whoever may read more now."""

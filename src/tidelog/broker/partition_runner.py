@@ -114,14 +114,14 @@ class PartitionRunner(PartitionRoles):
             _read, self.log, offset, end_offset=end_offset, max_bytes=max_bytes
         )
 
-    def refuse_reader(self, error: StorageError) -> RequestRefused:
-        """What to tell a reader whom the disk failed.
+    def refuse_reader(self, error: StorageError, directory: LogDirectory) -> RequestRefused:
+        """What to tell a reader whom the disk of `directory` failed, where the log was by then.
 
         Damaged records are refused to those who read them. Taking the directory offline would not
         mend them, and any consumer could do it to everybody, again and again.
         """
         if not isinstance(error, DamagedLog):
-            self.log_directory.on_failure(error)
+            directory.on_failure(error)
             return RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR)
         if self._reported_damage != str(error):  # Consumers ask again all the time.
             self._reported_damage = str(error)

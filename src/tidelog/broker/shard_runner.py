@@ -44,6 +44,7 @@ from tidelog.base.ids import (
 )
 from tidelog.base.ports import Clock
 from tidelog.broker.partition_appends import ACKS_ALL
+from tidelog.broker.partition_ports import LogDirectory
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.core.coordinators import Effects, Perform, Reply, Token, Transactional, Write
 from tidelog.core.partition.leader import PartitionLeader
@@ -493,14 +494,7 @@ class ShardRunner(Generic[S]):
             if offset >= log.log_end_offset:
                 return offset
             offset = max(offset, log.log_start_offset)
-            loaded = await partition.log_directory.executor.urgent(
-                _read_entries,
-                log,
-                offset,
-                end_offset=log.log_end_offset,
-                max_bytes=self._load_bytes,
-                decode=self._kind.decode,
-            )
+            loaded = await self._read(log, partition.log_directory, offset)
             offset = loaded.end_offset
             for number, entry in enumerate(loaded.entries, start=1):
                 if isinstance(entry, _Ended):
@@ -513,6 +507,23 @@ class ShardRunner(Generic[S]):
                     await asyncio.sleep(0)
         return None
 
+    async def _read(self, log: Log, directory: LogDirectory, offset: Offset) -> _Loaded:
+        """Raises StorageError; its directory has failed then, unless `log` alone is damaged."""
+        try:
+            return await directory.executor.urgent(
+                _read_entries,
+                log,
+                offset,
+                end_offset=log.log_end_offset,
+                max_bytes=self._load_bytes,
+                decode=self._kind.decode,
+            )
+        except DamagedLog:
+            raise
+        except StorageError as error:
+            directory.on_failure(error)
+            raise
+
     @property
     def _leads(self) -> bool:
         return self.partition.leader is self._leader and not self.partition.is_offline
@@ -523,8 +534,6 @@ class ShardRunner(Generic[S]):
             "coordinator cannot be loaded",
             extra={"partition": self.partition.topic_partition, "reason": error},
         )
-        if isinstance(error, StorageError) and not isinstance(error, DamagedLog):
-            self.partition.log_directory.on_failure(error)
 
 
 def _read_entries(

@@ -28,6 +28,7 @@ from tidelog.base.errors import DiskFull, ErrorCode, RequestRefused, StorageErro
 from tidelog.base.ids import Offset
 from tidelog.broker import log_dir_moves
 from tidelog.broker.cleaning import Cleaner
+from tidelog.broker.handlers.list_offsets import _look_up
 from tidelog.core.controller.changes import BrokerConfigChanged, TopicDeleted
 from tidelog.storage import layout
 from tidelog.storage.future_log import Moved, write_moved
@@ -278,6 +279,39 @@ async def _has_failed_at(number: int, count: int, error: type[StorageError]) -> 
     async with broker_world(dir_count=2, before=world) as after:
         assert after.stored_offsets("t")[:end_offset] == list(range(end_offset))
     return has_failed
+
+
+@in_virtual_time
+async def test_a_read_that_fails_where_the_log_was_does_no_harm_where_it_is() -> None:
+    """S9: a disk that hangs, and then fails, takes its own replicas offline."""
+    async with broker_world(dir_count=2) as world:
+        await create_here(world)
+        fill(world)
+        await settle(world)
+        here = world.executors[0]
+        here.hold(URGENT)
+        assert await code_of_alter(world, THERE) is ErrorCode.NONE
+        await settle(world)
+        here.step(URGENT)  # The rest is read,
+        await settle(world)
+        looking = asyncio.ensure_future(_look_up(world.runner("t"), 0))
+        await world.settle()
+        here.step(URGENT)  # and the log is marked.
+        await settle(world)
+        assert world.runner("t").log_directory is world.log_dirs[1]
+
+        def fail(operation: str, file: Path) -> None:
+            if world.log_dirs[0].path in file.parents:
+                raise StorageError(f"cannot {operation} {file}")
+
+        world.disk.attempt = fail  # type: ignore[method-assign, assignment]
+        here.step(URGENT)
+        with pytest.raises(RequestRefused):
+            await looking
+        assert [log_dir.is_online for log_dir in world.log_dirs] == [False, True]
+        assert not world.runner("t").is_offline
+        here.release(URGENT)
+        await settle(world)
 
 
 @in_virtual_time

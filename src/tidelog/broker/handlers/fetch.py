@@ -31,6 +31,7 @@ from tidelog.broker.fetch_reader import (
 )
 from tidelog.broker.heavy_turns import HEAVY_BYTES, HeavyTurns
 from tidelog.broker.memory import MemoryBound
+from tidelog.broker.partition_ports import LogDirectory
 from tidelog.broker.partition_runner import DiskRead
 from tidelog.broker.request_tasks import AtTheCostOf
 from tidelog.core.sessions import (
@@ -357,18 +358,21 @@ class _Attempt:
 
     def _read_on_thread(self, cold: ColdRead) -> None:
         self._is_reading = True
+        directory = cold.runner.log_directory  # By then the log may be in another one.
         future = cold.runner.read_from_disk(
             Offset(cold.target.wanted.fetch_offset),
             end_offset=cold.end_offset,
             max_bytes=cold.max_bytes,
         )
-        future.add_done_callback(lambda done: self._on_read(cold, done))
+        future.add_done_callback(lambda done: self._on_read(cold, directory, done))
 
-    def _on_read(self, cold: ColdRead, future: "asyncio.Future[DiskRead]") -> None:
+    def _on_read(
+        self, cold: ColdRead, directory: LogDirectory, future: "asyncio.Future[DiskRead]"
+    ) -> None:
         self._is_reading = False
         error = future.exception()
         if isinstance(error, StorageError):
-            self._complete(ReadByThread(cold, cold.runner.refuse_reader(error)))
+            self._complete(ReadByThread(cold, cold.runner.refuse_reader(error, directory)))
         elif isinstance(error, RequestRefused):
             self._complete(None)  # Retention was faster; the next look says so.
         else:

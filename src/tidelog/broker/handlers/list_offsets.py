@@ -178,13 +178,13 @@ def _require_answerable(
 
 
 async def _look_up(runner: PartitionRunner, timestamp_ms: int) -> TimestampOffset | None:
-    executor = runner.log_directory.executor
+    directory = runner.log_directory
     try:
         if timestamp_ms == SpecialTimestamp.MAX_TIMESTAMP:
-            return await executor.urgent(runner.log.offset_of_max_timestamp)
-        return await executor.urgent(runner.log.offset_by_timestamp, timestamp_ms)
+            return await directory.executor.urgent(runner.log.offset_of_max_timestamp)
+        return await directory.executor.urgent(runner.log.offset_by_timestamp, timestamp_ms)
     except StorageError as error:
-        raise runner.refuse_reader(error) from error
+        raise runner.refuse_reader(error, directory) from error
 
 
 def _readable_end(runner: PartitionRunner, request: ListOffsetsRequest) -> Offset:
