@@ -494,7 +494,10 @@ class ShardRunner(Generic[S]):
             if offset >= log.log_end_offset:
                 return offset
             offset = max(offset, log.log_start_offset)
-            loaded = await self._read(log, partition.log_directory, offset)
+            try:
+                loaded = await self._read(log, partition.log_directory, offset)
+            except RequestRefused:
+                continue  # Records went meanwhile, or all of the log did: look again.
             offset = loaded.end_offset
             for number, entry in enumerate(loaded.entries, start=1):
                 if isinstance(entry, _Ended):

@@ -23,7 +23,7 @@ from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.stepped_executor import URGENT
 from tests.unit.broker.world import BROKER, OTHER, replicated
 from tidelog.base.errors import ErrorCode, RequestRefused, StorageError
-from tidelog.base.ids import ProducerEpoch, ProducerId
+from tidelog.base.ids import Offset, ProducerEpoch, ProducerId
 from tidelog.broker.append_terms import Marker
 from tidelog.core.coordinators import Effects, Perform, Transactional, Write
 from tidelog.records.control import ControlType, TransactionEnd
@@ -197,6 +197,22 @@ async def test_a_log_is_loaded_in_as_many_pieces_as_it_takes() -> None:
         while not one.runner.is_active:
             await one.world.settle()
         assert one.machine.known == before
+
+
+@in_virtual_time
+async def test_records_that_go_while_a_log_is_loaded_are_not_missed() -> None:
+    """Whoever deletes at the start of the log is faster than the thread that reads there."""
+    async with coordinated_world(load_bytes=1) as one:
+        for number in range(4):
+            one.set(f"name-{number}", number)
+        one.world.executor.hold(URGENT)
+        elected_again(one, 1)
+        await one.world.settle()
+        one.world.runner("t").log.advance_log_start(Offset(2))
+        one.world.executor.release(URGENT)
+        while not one.runner.is_active:
+            await one.world.settle()
+        assert one.machine.known == {"name-2": 2, "name-3": 3}
 
 
 @in_virtual_time
