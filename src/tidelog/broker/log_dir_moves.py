@@ -108,6 +108,7 @@ class LogDirMoves:
         self._turns = {log_dir: asyncio.Lock() for log_dir in log_dirs}
         self._preferred: dict[TopicPartition, LogDirRunner] = {}
         self._paced_until_s = 0.0
+        self._is_resumed_soon = False
         self._is_stopped = False
 
     def on_config(self, config: ReplicationConfig) -> None:
@@ -297,6 +298,17 @@ class LogDirMoves:
         except StorageError as error:
             source.on_failure(error)
 
+    def resume_soon(self) -> None:
+        """Once for all that ask for it together."""
+        if not self._is_resumed_soon and not self._is_stopped:
+            self._is_resumed_soon = True
+            self.start(self._resume_soon())
+
+    async def _resume_soon(self) -> None:
+        await asyncio.sleep(_RETRY_S)
+        self._is_resumed_soon = False
+        await self.resume()
+
     async def resume(self) -> None:
         """Begin moves anew of which the folders say that they were under way. I3"""
         for target in self._log_dirs:
@@ -434,10 +446,13 @@ class ReplicaMover:
             await self._in_target(self._future.create, self._runner.topic_id)
             self.begun.set_result(None)
             async with turn:  # Ended by the moves before this one, and so by the disk.
+                self._require_replica()
                 await self._in_source(self._source.know_sizes)
                 await self._copy()
         except _GivenUp as given_up:
             self._give_up(str(given_up), discarded=given_up.discard)
+            if not given_up.discard and not self._runner.is_offline and self.target.is_online:
+                self._moves.resume_soon()  # What had failed is back, and did not see this end.
 
     def on_task_done(self, _task: "asyncio.Task[None]") -> None:
         """Also if it was cancelled before it had begun."""

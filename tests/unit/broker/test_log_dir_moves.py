@@ -648,6 +648,27 @@ async def test_a_move_is_as_fast_as_it_may_be_by_the_setting_in_force() -> None:
         assert world.runner("t").log_directory is world.log_dirs[1]
 
 
+@pytest.mark.parametrize("number", [0, 1])
+@in_virtual_time
+async def test_a_move_goes_on_after_its_disk_was_gone_for_a_moment(number: int) -> None:
+    """I3: it was held back by its rate all the while, and had not noticed."""
+    name = "replica.alter.log.dirs.io.max.bytes.per.second"
+    async with broker_world(dir_count=2, settings={name: "10"}) as world:
+        await create_here(world)
+        fill(world)
+        await settle(world)
+        assert await code_of_alter(world, THERE) is ErrorCode.NONE
+        await settle(world)
+        world.log_dirs[number].on_failure(StorageError("test"))
+        await world.reopen(world.log_dirs[number])
+        await settle(world)
+        world.decide(BrokerConfigChanged(BROKER, {name: "1000000"}))
+        await settle(world)
+        await settle(world)
+        assert world.runner("t").log_directory is world.log_dirs[1]
+        assert [folders(world, number) for number in range(2)] == [[], ["t-0"]]
+
+
 @in_virtual_time
 async def test_a_log_that_is_being_moved_is_not_compacted_until_it_is_there() -> None:
     """I5 of `cleaning.py`."""
