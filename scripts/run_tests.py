@@ -50,8 +50,8 @@ WORKERS = ["-n", "2", "--dist", "loadfile", "--maxprocesses", "2"]
 SPREAD = {"simulation"}
 SPREAD_WORKERS = ["-n", "2", "--dist", "worksteal", "--maxprocesses", "2"]
 
-# A suite that takes longer hangs. All of them together have fifteen minutes on two cores.
-SUITE_TIMEOUT_S = 900
+# A suite that takes longer hangs, also on two cores that have something else to do.
+SUITE_TIMEOUT_S = 1_800
 STOP_GRACE_S = 10
 POLL_INTERVAL_S = 0.2
 QUIET_INTERVAL_S = 15
