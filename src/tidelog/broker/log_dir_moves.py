@@ -405,10 +405,21 @@ class ReplicaMover:
 
     @property
     def offset_lag(self) -> int:
-        return max(0, self._log.log_end_offset - self._machine.reached_offset(self._view()))
+        log, machine = self._log, self._machine
+        if machine.copied_bytes:
+            reached_offset = machine.reached_offset(self._view())
+        else:  # What sizes there are is perhaps not known yet, and nobody asks the disk here.
+            reached_offset = log.segments[0].base_offset
+        return max(0, log.log_end_offset - reached_offset)
 
     def on_cut(self) -> None:
-        self._machine.on_cut(self._view())
+        # Of what is copied the size is known; the rest is not to be asked for on the loop.
+        self._machine.on_cut(
+            [
+                SegmentView(segment.base_offset, segment.known_size_bytes or 0)
+                for segment in self._log.segments
+            ]
+        )
 
     async def until_placed(self) -> None:
         if self._is_changing_places:

@@ -670,6 +670,62 @@ async def test_a_move_goes_on_after_its_disk_was_gone_for_a_moment(number: int) 
 
 
 @in_virtual_time
+async def test_how_far_a_move_is_can_be_told_without_the_disk_that_it_leaves() -> None:
+    """S9: it waits for its turn, and the disk has failed; DescribeLogDirs is about all of them."""
+    async with broker_world(dir_count=2) as world:
+        await create_here(world)
+        fill(world)
+        await settle(world)
+        await world.stop()
+    async with broker_world(dir_count=2, before=world) as after:
+        after.executors[0].hold(BACKGROUND)
+        assert await code_of_alter(after, THERE) is ErrorCode.NONE
+
+        def fail(operation: str, file: Path) -> None:
+            raise StorageError(f"cannot {operation} {file}")
+
+        attempt = after.disk.attempt
+        after.disk.attempt = fail  # type: ignore[method-assign, assignment]
+        assert after.log_dirs[1].futures[T].offset_lag == 60
+        after.disk.attempt = attempt  # type: ignore[method-assign]
+        after.executors[0].release(BACKGROUND)
+        await settle(after)
+        assert after.runner("t").log_directory is after.log_dirs[1]
+
+
+@in_virtual_time
+async def test_a_log_that_is_cut_before_its_move_has_its_turn_is_not_asked_for_its_size() -> None:
+    """S9: the loop waits for no disk, and a follower goes on whatever that says."""
+    async with broker_world(dir_count=2) as world:
+        await create_here(world)
+        fill(world)
+        await settle(world)
+        await world.stop()
+    async with broker_world(dir_count=2, before=world) as after:
+        turn = after.replicas.moves._turns[after.log_dirs[1]]
+        await turn.acquire()
+        assert await code_of_alter(after, THERE) is ErrorCode.NONE
+        await begin_to_follow(after)
+        after.executors[0].hold(BACKGROUND)
+        take(after, answer(diverging=(0, 30)))
+        await after.settle()
+        after.executors[0].step(BACKGROUND)
+        asked: list[str] = []
+        attempt = after.disk.attempt
+        after.disk.attempt = lambda operation, _: asked.append(operation)  # type: ignore[method-assign, assignment]
+        await after.settle()
+        after.disk.attempt = attempt  # type: ignore[method-assign]
+        assert "size_bytes" not in asked
+        after.executors[0].release(BACKGROUND)
+        turn.release()
+        await settle(after)
+        runner = after.runner("t")
+        assert runner.log_directory is after.log_dirs[1]
+        assert runner.log.log_end_offset == 30
+        await stop_following(after)
+
+
+@in_virtual_time
 async def test_a_log_that_is_being_moved_is_not_compacted_until_it_is_there() -> None:
     """I5 of `cleaning.py`."""
     async with broker_world(dir_count=2) as world:
