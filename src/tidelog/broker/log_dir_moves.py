@@ -130,7 +130,11 @@ class LogDirMoves:
         if runner is None:
             self._remember(one, target)
             raise RequestRefused(self._absence(one))
-        if runner.log_directory is target or one in self._movers:
+        if runner.log_directory is target:
+            if not self._are_all_online:
+                self._remember(one, target)  # For `resume`: there may be a copy of it.
+            return
+        if one in self._movers:
             return
         self._require_online(one, target)
         self._require_all_online()
@@ -158,6 +162,10 @@ class LogDirMoves:
             if not log_dir.is_online:
                 raise RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path} is offline")
 
+    @property
+    def _are_all_online(self) -> bool:
+        return all(log_dir.is_online for log_dir in self._log_dirs)
+
     def _absence(self, one: TopicPartition) -> ErrorCode:
         if self.partitions.image.partition(*one) is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -183,6 +191,7 @@ class LogDirMoves:
         assert target.log_dir is not None
         one = runner.topic_partition
         source = next(known for known in self._log_dirs if known.runners.get(one) is runner)
+        self._preferred.pop(one, None)
         mover = ReplicaMover(self, runner, source, target, name)
         self._movers[one] = mover
         task = self._tasks.create_task(mover.run(self._turns[target]))
@@ -244,7 +253,7 @@ class LogDirMoves:
         self, source: LogDirRunner, one: TopicPartition, mark: Moved | None
     ) -> None:
         target = None if mark is None else self._by_id(mark.directory_id)
-        if target is None and not all(log_dir.is_online for log_dir in self._log_dirs):
+        if target is None and not self._are_all_online:
             return  # It may come back. F3 of `future_log.py`
         vacate = self.occupy([one])
         try:
@@ -351,7 +360,13 @@ class LogDirMoves:
                 extra={"partition": one, "folder": target.path / name},
             )
             return
-        if runner.topic_id != topic_id or runner.log_directory is target or mover is not None:
+        is_wanted = (
+            runner.topic_id == topic_id
+            and runner.log_directory is not target
+            and mover is None
+            and self._preferred.get(one, target) is target
+        )
+        if not is_wanted:
             discard(target, one, name)
             return
         try:

@@ -385,6 +385,22 @@ async def test_asking_for_where_it_is_ends_a_move() -> None:
 
 
 @in_virtual_time
+async def test_a_move_that_was_called_off_while_its_disk_was_gone_does_not_go_on() -> None:
+    async with broker_world(dir_count=2) as world:
+        await begin_slowly(world)
+        world.log_dirs[1].on_failure(StorageError("test"))
+        world.executors[0].release(BACKGROUND)
+        await settle(world)
+        assert await code_of_alter(world, "/logs-0") is ErrorCode.NONE
+        await world.reopen(world.log_dirs[1])
+        await settle(world)
+        assert [folders(world, number) for number in range(2)] == [["t-0"], []]
+        assert await code_of_alter(world, THERE) is ErrorCode.NONE
+        await settle(world)
+        assert [folders(world, number) for number in range(2)] == [[], ["t-0"]]
+
+
+@in_virtual_time
 async def test_a_topic_that_is_deleted_anywhere_in_its_move_leaves_nothing() -> None:
     stops = 0
     while await _is_deleted_at(stops):
