@@ -120,12 +120,13 @@ async def _describe(
     try:
         # Ended by the disk, which answers or fails.
         total_bytes, usable_bytes = await log_dir.executor.urgent(_disk_sizes, log_dir)
+        topics = await _topics(log_dir, wanted)
     except StorageError:
         return _offline(log_dir)
     return DescribeLogDirsResult(
         error_code=message_error(ErrorCode.NONE),
         log_dir=str(log_dir.path),
-        topics=await _topics(log_dir, wanted),
+        topics=topics,
         total_bytes=i64(total_bytes),
         usable_bytes=i64(usable_bytes),
         is_cordoned=False,

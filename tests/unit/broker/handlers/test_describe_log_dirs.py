@@ -168,3 +168,21 @@ def test_a_disk_that_fails_to_answer_fails_alone() -> None:
         ErrorCode.none,
         ErrorCode.kafka_storage_error,
     ]
+
+
+class Unreadable(Sized):
+    """A log of whose segments nobody has asked the size yet, on a disk that fails."""
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "size_bytes":
+            raise StorageError("Input/output error")
+        return super().__getattribute__(name)
+
+
+def test_a_log_whose_size_cannot_be_had_fails_its_directory_alone() -> None:
+    """S9"""
+    broken = directory("/data/3")
+    broken.runners[TopicPartition("t", 3)] = Held(Unreadable.__new__(Unreadable))
+    first, second = describe([SECOND, broken], is_filtered=False).results
+    assert sizes(first) == [("t", [(2, 10)])]
+    assert second.error_code is ErrorCode.kafka_storage_error
