@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import uvloop
@@ -57,6 +58,7 @@ class Node:
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
         self._disk: Disk = RealDisk()
+        self._executors: list[DiskExecutor] = []
         self._stopping = asyncio.Event()
 
     async def serve(self) -> int:
@@ -72,9 +74,16 @@ class Node:
                 await broker.run(tasks, stopping=self._stopping, on_ready=self._announce)
         except* TidelogError as group:
             raise _first(group) from None
+        await self._end_threads(loop)
         # The loop lets go of its handlers next, and whoever is told twice to stop has stopped.
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
         return 0
+
+    async def _end_threads(self, loop: asyncio.AbstractEventLoop) -> None:
+        """They have nothing to do any more, and would hear of signals that this one blocks."""
+        for executor in self._executors:
+            executor.close()
+        await loop.shutdown_default_executor()
 
     def _ports(self, loop: asyncio.AbstractEventLoop) -> BrokerPorts:
         return BrokerPorts(
@@ -82,12 +91,17 @@ class Node:
             clock=SystemClock(),
             network=SocketNetwork(loop),
             connect=self._connect,
-            executor=lambda name: DiskExecutor(name, loop),
+            executor=partial(self._new_executor, loop),
             chance=random.SystemRandom(),
             boot_id=_boot_id(),
             connection_descriptor_max=_connection_descriptor_max(),
             shortcuts=SHORTCUTS,
         )
+
+    def _new_executor(self, loop: asyncio.AbstractEventLoop, name: str) -> DiskExecutor:
+        executor = DiskExecutor(name, loop)
+        self._executors.append(executor)
+        return executor
 
     def _with_found_cluster_id(self) -> BrokerConfig:
         """A new cluster on folders that have an identity already goes by that (adoption).
