@@ -17,7 +17,7 @@ class Kind(Enum):
     """What may happen to the values of a family."""
 
     COUNTER = "counter"
-    """Only grows, but may begin anew at 0 with whatever it counts for; its name ends in `_total`."""
+    """Only grows, but may begin anew at 0 with what it counts for; its name ends in `_total`."""
 
     GAUGE = "gauge"
 
