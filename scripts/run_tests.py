@@ -4,7 +4,8 @@
 Each suite is a pytest process of its own: what one leaves behind - threads, open files, a crash of
 the interpreter - cannot change another's verdict. A suite shows one line that moves while it runs
 (on a terminal; elsewhere a line now and then), its failures in full when it ends, and at the very
-end come the table, the reasons of skips, and `N passed, N failed, N skipped`.
+end come the table, the files that took longest, the reasons of skips, and `N passed, N failed,
+N skipped`.
 
 Exit codes: 0 everything passed or was skipped, 1 something failed, 2 wrong usage.
 """
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +56,7 @@ SUITE_TIMEOUT_S = 1_800
 STOP_GRACE_S = 10
 POLL_INTERVAL_S = 0.2
 QUIET_INTERVAL_S = 15
+SLOWEST_SHOWN = 12
 
 PROGRESS_VARIABLE = "TIDELOG_TEST_PROGRESS"
 NO_TESTS_COLLECTED = 5
@@ -70,6 +72,7 @@ class Suite:
     outcomes: Counter[str] = field(default_factory=Counter)
     skip_reasons: Counter[str] = field(default_factory=Counter)
     took_s: float = 0.0
+    file_took_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     problem: str | None = None
     _begun: str = ""
 
@@ -96,6 +99,8 @@ class Suite:
             self.outcomes[fact["outcome"]] += 1
         if fact.get("outcome") == "skipped":
             self.skip_reasons[fact["reason"]] += 1
+        if "took_s" in fact:
+            self.file_took_s[fact["file"]] += fact["took_s"]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -232,8 +237,19 @@ def _summarise(suites: list[Suite]) -> None:
             f"{suite.name:<14} {counted['passed']:>7} {counted['failed']:>7} "
             f"{counted['skipped']:>8} {suite.took_s:>7.1f} s\n"
         )
+    _say_slowest(suites)
     _say_skips(suites)
     sys.stdout.write(f"\n{_counts(total)}\n")
+
+
+def _say_slowest(suites: list[Suite]) -> None:
+    """Where the time went: whoever wants the tests to be faster begins there."""
+    files = [
+        (took_s, suite.name, name) for suite in suites for name, took_s in suite.file_took_s.items()
+    ]
+    sys.stdout.write("\nThe files that took longest:\n")
+    for took_s, suite_name, name in sorted(files, reverse=True)[:SLOWEST_SHOWN]:
+        sys.stdout.write(f"{took_s:>7.1f} s  {suite_name:<14} {name}\n")
 
 
 def _say_skips(suites: list[Suite]) -> None:

@@ -2,7 +2,8 @@
 
 Loaded with `-p tests.support.progress`. Each line it writes to the file named by
 `TIDELOG_TEST_PROGRESS` is one JSON object: `{"collected": n}` once, then `{"outcome": ...}` for
-every test that ended, with `"reason"` where it was skipped.
+every test that ended, with `"reason"` where it was skipped, and `{"file": ..., "took_s": ...}` for
+each of a test's phases.
 """
 
 import json
@@ -40,6 +41,7 @@ class _Progress:
             self._tell({"outcome": "skipped", "test": report.nodeid, "reason": _reason(report)})
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._tell({"file": report.location[0], "took_s": report.duration})
         if report.failed:
             # A test whose clean-up fails has passed already; the failure counts beside it.
             self._tell({"outcome": "failed", "test": report.nodeid})

@@ -29,3 +29,12 @@ def test_progress_that_is_read_within_a_line_is_understood(run_tests: ModuleType
 
     assert suite.collected == 2
     assert suite.outcomes == {"passed": 1, "failed": 1}
+
+
+def test_time_is_counted_by_file(run_tests: ModuleType) -> None:
+    suite = run_tests.Suite("unit", SCRIPT)
+
+    for took_s in (0.25, 1.5):
+        suite.learn(f'{{"file": "tests/unit/test_a.py", "took_s": {took_s}}}\n')
+
+    assert suite.file_took_s == {"tests/unit/test_a.py": 1.75}
