@@ -110,6 +110,8 @@ def main(arguments: Sequence[str]) -> int:
     for name in chosen:
         if name not in SUITES:
             parser.error(f"there is no suite '{name}', only {', '.join(SUITES)}")
+    # Unwinds, so that `_follow` ends the suite: it is in a session of its own and would go on.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     suites = [suite for suite in map(_suite, chosen) if _has_tests(suite.path)]
     for suite in suites:
         _run(suite)
