@@ -110,13 +110,21 @@ def main(arguments: Sequence[str]) -> int:
     for name in chosen:
         if name not in SUITES:
             parser.error(f"there is no suite '{name}', only {', '.join(SUITES)}")
-    # Unwinds, so that `_follow` ends the suite: it is in a session of its own and would go on.
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    _mind_signals()
     suites = [suite for suite in map(_suite, chosen) if _has_tests(suite.path)]
     for suite in suites:
         _run(suite)
     _summarise(suites)
     return 1 if any(suite.has_failed for suite in suites) or not suites else 0
+
+
+def _mind_signals() -> None:
+    # Who starts this in the background (`&`, nohup) has it ignore some, and everything that tests
+    # start would ignore them too: programs that are to end with Ctrl-C would not.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # Unwinds, so that `_follow` ends the suite: it is in a session of its own and would go on.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
 
 
 def _suite(name: str) -> Suite:
