@@ -14,11 +14,15 @@ It keeps what it can: whatever moves costs its consumers their place for a while
 
 Kafka's assignors keep the same promises; which of several balanced assignments one ends with is
 not part of them.
+
+Where all members subscribe to the same, which is usual, both take as long as there are members and
+partitions, and `uniform` does most of it in operations on whole sets. Otherwise an assignment may
+take seconds: `group.py` says who waits for it.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
+from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
@@ -37,6 +41,8 @@ def uniform(
     subscriptions: Subscriptions, counts: PartitionCounts, previous: Assignments
 ) -> dict[str, Partitions]:
     """As many partitions for each member as its subscriptions allow. A2, A4"""
+    if len(set(subscriptions.values())) == 1:
+        return _shares(subscriptions, counts, previous)
     dealing = _Dealing(subscriptions, counts)
     dealing.keep(previous)
     dealing.deal_out()
@@ -49,8 +55,8 @@ def assign_ranges(
 ) -> dict[str, Partitions]:
     """The same numbers of all topics that are alike, to the same members. A3, A4"""
     owned: dict[str, set[TopicIdPartition]] = {member: set() for member in subscriptions}
-    for (members, count), topics in _alike(subscriptions, counts).items():
-        for number, owner in _numbers(members, count, topics, previous).items():
+    for (kind, count), topics in _alike(subscriptions, counts).items():
+        for number, owner in _numbers(kind.members, count, topics, previous).items():
             owned[owner].update(TopicIdPartition(topic_id, number) for topic_id in topics)
     return {member: frozenset(partitions) for member, partitions in owned.items()}
 
@@ -60,13 +66,80 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType(
 )
 
 
-def _subscribers(subscriptions: Subscriptions) -> dict[TopicId, tuple[str, ...]]:
-    """Who subscribes to each topic, in order."""
-    found: dict[TopicId, list[str]] = {}
+def _shares(
+    subscriptions: Subscriptions, counts: PartitionCounts, previous: Assignments
+) -> dict[str, Partitions]:
+    """`uniform` among members who subscribe to the same: each keeps what it had, up to its share.
+
+    Free partitions go to whoever has least, in turn.
+    """
+    members = sorted(subscriptions)
+    wanted = [
+        TopicIdPartition(topic_id, number)
+        for topic_id in sorted(subscriptions[members[0]])
+        for number in range(counts[topic_id])
+    ]
+    kept, free = _kept_and_free(members, frozenset(wanted), previous)
+    quota, extra_count = divmod(len(wanted), len(members))
+    seats: list[tuple[int, str]] = []
+    # Who has most gets what cannot be divided: so least moves. A4
+    for rank, member in enumerate(sorted(members, key=lambda member: -len(kept[member]))):
+        share = quota + (rank < extra_count)
+        surplus = sorted(kept[member], key=_order)[share:] if len(kept[member]) > share else []
+        kept[member] = kept[member].difference(surplus)
+        free.update(surplus)
+        seats += [(load, member) for load in range(len(kept[member]), share)]
+    given: dict[str, list[TopicIdPartition]] = {}
+    ordered = sorted(free, key=_order) if len(free) < len(wanted) else wanted
+    for (_, member), partition in zip(sorted(seats), ordered, strict=True):
+        given.setdefault(member, []).append(partition)
+    return {member: kept[member].union(given.get(member, ())) for member in members}
+
+
+def _kept_and_free(
+    members: Iterable[str], wanted: Partitions, previous: Assignments
+) -> tuple[dict[str, Partitions], set[TopicIdPartition]]:
+    """What of `wanted` each had, unless somebody before it had the same, and what nobody had."""
+    free = set(wanted)
+    kept: dict[str, Partitions] = {}
+    for member in members:
+        kept[member] = previous.get(member, NO_PARTITIONS) & free
+        free -= kept[member]
+    return kept, free
+
+
+def _order(partition: TopicIdPartition) -> tuple[int, int]:
+    """The same as that of partitions themselves, but found faster."""
+    return partition.topic_id.int, partition.partition
+
+
+class _Kind:
+    """Topics with the same subscribers, whom it lists in order. There is one of each kind."""
+
+    __slots__ = ("members",)
+
+    def __init__(self, members: tuple[str, ...]) -> None:
+        self.members = members
+
+
+def _kinds(subscriptions: Subscriptions) -> dict[TopicId, _Kind]:
+    """The kind of each topic.
+
+    Members who subscribe to the same are looked at together: usually that is all of them.
+    """
+    sides: dict[frozenset[TopicId], list[str]] = {}
     for member in sorted(subscriptions):
-        for topic_id in subscriptions[member]:
-            found.setdefault(topic_id, []).append(member)
-    return {topic_id: tuple(members) for topic_id, members in found.items()}
+        sides.setdefault(subscriptions[member], []).append(member)
+    sides_of: dict[TopicId, list[int]] = {}
+    for number, topics in enumerate(sides):
+        for topic_id in topics:
+            sides_of.setdefault(topic_id, []).append(number)
+    members_of = list(sides.values())
+    known: dict[tuple[int, ...], _Kind] = {}
+    for numbers in map(tuple, sides_of.values()):
+        if numbers not in known:
+            known[numbers] = _Kind(tuple(sorted(chain(*(members_of[one] for one in numbers)))))
+    return {topic_id: known[tuple(numbers)] for topic_id, numbers in sides_of.items()}
 
 
 class _Dealing:
@@ -78,11 +151,11 @@ class _Dealing:
 
     def __init__(self, subscriptions: Subscriptions, counts: PartitionCounts) -> None:
         self._members = sorted(subscriptions)
-        self._kinds = _subscribers(subscriptions)
+        self._kinds = _kinds(subscriptions)
         self._counts = counts
         self._loads = dict.fromkeys(self._members, 0)
-        self._owned: dict[tuple[str, ...], dict[str, list[TopicIdPartition]]] = {
-            members: {member: [] for member in members} for members in self._kinds.values()
+        self._owned: dict[_Kind, dict[str, list[TopicIdPartition]]] = {
+            kind: {member: [] for member in kind.members} for kind in set(self._kinds.values())
         }
         self._kept: set[TopicIdPartition] = set()
 
@@ -90,37 +163,39 @@ class _Dealing:
         """Leave to members what they had, if they still subscribe to it and nobody else has it."""
         for member in self._members:
             for partition in sorted(previous.get(member, NO_PARTITIONS)):
-                members = self._kinds.get(partition.topic_id, ())
-                exists = partition.partition < self._counts.get(partition.topic_id, 0)
-                if exists and member in members and partition not in self._kept:
+                kind = self._kinds.get(partition.topic_id)
+                if kind is None or member not in self._owned[kind]:
+                    continue
+                exists = partition.partition < self._counts[partition.topic_id]
+                if exists and partition not in self._kept:
                     self._kept.add(partition)
-                    self._give(members, member, partition)
+                    self._give(kind, member, partition)
 
     def deal_out(self) -> None:
         """Give what nobody has to whoever has least. Those with the fewest takers go first."""
         heaps = {
-            members: [(self._loads[member], member) for member in members]
-            for members in self._owned
+            kind: [(self._loads[member], member) for member in kind.members] for kind in self._owned
         }
         for heap in heaps.values():
             heapify(heap)
         for topic_id in sorted(self._kinds, key=self._order):
-            members = self._kinds[topic_id]
+            kind = self._kinds[topic_id]
             for number in range(self._counts[topic_id]):
                 partition = TopicIdPartition(topic_id, number)
                 if partition not in self._kept:
-                    member = self._least(heaps[members])
-                    self._give(members, member, partition)
-                    heappush(heaps[members], (self._loads[member], member))
+                    member = self._least(heaps[kind])
+                    self._give(kind, member, partition)
+                    heappush(heaps[kind], (self._loads[member], member))
 
     def level(self) -> None:
         """Move partitions from those with more to those with less, until no move helps.
 
         Each move brings two members closer, so there is an end.
         """
+        kinds = sorted(self._owned, key=lambda kind: kind.members)
         has_moved = True
         while has_moved:
-            moves = [self._level(members) for members in sorted(self._owned)]
+            moves = [self._level(kind) for kind in kinds]
             has_moved = any(moves)
 
     def result(self) -> dict[str, Partitions]:
@@ -131,10 +206,10 @@ class _Dealing:
         return {member: frozenset(partitions) for member, partitions in owned.items()}
 
     def _order(self, topic_id: TopicId) -> tuple[int, TopicId]:
-        return len(self._kinds[topic_id]), topic_id
+        return len(self._kinds[topic_id].members), topic_id
 
-    def _give(self, members: tuple[str, ...], member: str, partition: TopicIdPartition) -> None:
-        self._owned[members][member].append(partition)
+    def _give(self, kind: _Kind, member: str, partition: TopicIdPartition) -> None:
+        self._owned[kind][member].append(partition)
         self._loads[member] += 1
 
     def _least(self, heap: list[tuple[int, str]]) -> str:
@@ -145,11 +220,11 @@ class _Dealing:
                 return member
             heappush(heap, (self._loads[member], member))
 
-    def _level(self, members: tuple[str, ...]) -> bool:
-        """Level what `members` have of the topics that they and nobody else subscribe to."""
-        owned, loads = self._owned[members], self._loads
-        rich = [(-loads[member], member) for member in members if owned[member]]
-        poor = [(loads[member], member) for member in members]
+    def _level(self, kind: _Kind) -> bool:
+        """Level what members have of the topics of one kind."""
+        owned, loads = self._owned[kind], self._loads
+        rich = [(-loads[member], member) for member in kind.members if owned[member]]
+        poor = [(loads[member], member) for member in kind.members]
         heapify(rich)
         heapify(poor)
         has_moved = False
@@ -172,11 +247,12 @@ class _Dealing:
 
 def _alike(
     subscriptions: Subscriptions, counts: PartitionCounts
-) -> dict[tuple[tuple[str, ...], int], list[TopicId]]:
+) -> dict[tuple[_Kind, int], list[TopicId]]:
     """Topics by their subscribers and by their number of partitions."""
-    alike: dict[tuple[tuple[str, ...], int], list[TopicId]] = {}
-    for topic_id, members in sorted(_subscribers(subscriptions).items()):
-        alike.setdefault((members, counts[topic_id]), []).append(topic_id)
+    alike: dict[tuple[_Kind, int], list[TopicId]] = {}
+    kinds = _kinds(subscriptions)
+    for topic_id in sorted(kinds):
+        alike.setdefault((kinds[topic_id], counts[topic_id]), []).append(topic_id)
     return alike
 
 
@@ -208,11 +284,12 @@ def _numbers_had(
     Where topics were dealt out differently, a number belongs to whoever had it of most of them.
     """
     wanted = frozenset(topics)
-    votes: dict[int, Counter[str]] = {}
+    votes: dict[int, dict[str, int]] = {}
     for member in members:
         for topic_id, number in previous.get(member, NO_PARTITIONS):
             if topic_id in wanted and number < count:
-                votes.setdefault(number, Counter())[member] += 1
+                ballot = votes.setdefault(number, {})
+                ballot[member] = ballot.get(member, 0) + 1
     had: dict[str, list[int]] = {member: [] for member in members}
     for number in sorted(votes):
         owner = min(votes[number], key=lambda member: (-votes[number][member], member))

@@ -40,6 +40,11 @@ def groups(draw: st.DrawFn, *, alike: bool = False) -> Group:
     return subscriptions, counts, {name: frozenset(owned) for name, owned in previous.items()}
 
 
+def any_groups() -> st.SearchStrategy[Group]:
+    """Those whose members all subscribe to the same are assigned in a way of their own."""
+    return st.booleans().flatmap(lambda alike: groups(alike=alike))
+
+
 def _wanted(
     subscriptions: Mapping[str, frozenset[TopicId]], counts: Mapping[TopicId, int]
 ) -> set[TopicIdPartition]:
@@ -56,7 +61,7 @@ def _moved(before: Mapping[str, Partitions], after: Mapping[str, Partitions]) ->
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=ASSIGNORS)
-@given(group=groups())
+@given(group=any_groups())
 def test_every_subscribed_partition_has_one_owner_who_subscribes_to_it(
     assignor: Assignor, group: Group
 ) -> None:
@@ -71,7 +76,7 @@ def test_every_subscribed_partition_has_one_owner_who_subscribes_to_it(
         assert {partition.topic_id for partition in owned} <= subscriptions[name]
 
 
-@given(group=groups())
+@given(group=any_groups())
 def test_no_move_makes_a_uniform_assignment_more_even(group: Group) -> None:
     """A2"""
     subscriptions, counts, previous = group
@@ -103,7 +108,7 @@ def test_a_uniform_assignment_moves_no_more_than_its_balance_takes(group: Group)
     assert _moved(kept, uniform(subscriptions, counts, kept)) == least
 
 
-@given(group=groups())
+@given(group=any_groups())
 def test_ranges_are_even_in_each_topic_and_the_same_in_topics_that_are_alike(group: Group) -> None:
     """A3"""
     subscriptions, counts, previous = group
@@ -123,7 +128,7 @@ def test_ranges_are_even_in_each_topic_and_the_same_in_topics_that_are_alike(gro
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=ASSIGNORS)
-@given(group=groups())
+@given(group=any_groups())
 def test_what_balances_is_left_as_it_is(assignor: Assignor, group: Group) -> None:
     """A4"""
     subscriptions, counts, previous = group
@@ -144,7 +149,7 @@ def test_when_a_member_leaves_only_its_partitions_move(group: Group, data: st.Da
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=ASSIGNORS)
-@given(group=groups())
+@given(group=any_groups())
 def test_the_order_in_which_a_group_is_described_says_nothing(
     assignor: Assignor, group: Group
 ) -> None:
@@ -162,6 +167,25 @@ def test_range_gives_neighbours_to_a_member_that_had_nothing() -> None:
     assigned = assign_ranges(subscriptions, {_TOPICS[0]: 5, _TOPICS[1]: 5}, {})
     assert {number for _, number in assigned["a"]} == {0, 1, 2}
     assert {number for _, number in assigned["b"]} == {3, 4}
+
+
+@given(group=groups(alike=True))
+def test_members_with_the_same_topics_get_as_many_as_if_one_more_had_none(group: Group) -> None:
+    """Both ways to assign are even: the second is taken as soon as somebody differs."""
+    subscriptions, counts, previous = group
+    differing = {**subscriptions, "other": frozenset[TopicId]()}
+    among_others = uniform(differing, counts, previous)
+    assert among_others.pop("other") == frozenset()
+    alone = uniform(subscriptions, counts, previous)
+    assert sorted(map(len, alone.values())) == sorted(map(len, among_others.values()))
+
+
+def test_what_two_had_is_kept_by_one_of_them() -> None:
+    subscriptions = {name: frozenset(_TOPICS[:1]) for name in ("a", "b")}
+    both = frozenset(TopicIdPartition(_TOPICS[0], number) for number in range(4))
+    assigned = uniform(subscriptions, {_TOPICS[0]: 4}, {"a": both, "b": both})
+    assert {len(owned) for owned in assigned.values()} == {2}
+    assert assigned["a"] | assigned["b"] == both
 
 
 def test_a_large_group_is_assigned_in_one_go() -> None:
