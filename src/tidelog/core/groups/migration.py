@@ -136,11 +136,10 @@ def can_downgrade(group: ConsumerGroup, context: GroupContext) -> bool:
     """
     members = group.members.by_id.values()
     return (
-        bool(members)
-        and all(member.is_classic for member in members)
-        and _shared_protocol(tuple(members)) is not None
+        0 < len(members) == group.members.classic_count
         and context.consumer_config.may_downgrade
         and len(members) <= context.config.group_max_size
+        and _shared_protocol(tuple(members)) is not None
         and sum(map(_record_bytes, members)) <= context.record_max_bytes // 2
     )
 

@@ -23,6 +23,7 @@ from tidelog.core.groups.topics import Topics
 from tidelog.records.consumer_groups import ResolvedExpression
 
 REFRESH_MIN_MS: Final = 10_000
+FOR_EVER_MS: Final = 1 << 63
 
 
 def due(
@@ -45,6 +46,18 @@ def due(
     )
     is_due = any(is_old(expression, REFRESH_MIN_MS) for expression in outdated)
     return outdated if is_due else frozenset()
+
+
+def quiet_until_ms(members: ConsumerMembers, topics: Topics, *, refresh_interval_ms: int) -> int:
+    """Until when none is due, if neither topics nor expressions change and none is due now. X2"""
+    longest_ms = max(refresh_interval_ms, REFRESH_MIN_MS)
+    return min(
+        (
+            known.time_ms + (longest_ms if known.version == topics.version else REFRESH_MIN_MS) + 1
+            for known in map(members.expressions.__getitem__, members.subscriber_counts)
+        ),
+        default=FOR_EVER_MS,
+    )
 
 
 def require_matchable(expression: str, topics: Topics) -> None:

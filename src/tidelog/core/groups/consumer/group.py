@@ -34,7 +34,7 @@ from dataclasses import replace
 from typing import Final
 
 from tidelog.base.errors import ErrorCode, RequestRefused
-from tidelog.base.ids import TopicIdPartition
+from tidelog.base.ids import TopicId, TopicIdPartition
 from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.core.coordinators import Token
 from tidelog.core.groups.consumer import expressions
@@ -51,6 +51,7 @@ from tidelog.core.groups.consumer.requests import (
 from tidelog.core.groups.context import GroupContext, Timer, TimerName
 from tidelog.core.groups.group import AgeBase, Committer, GroupListing, GroupType
 from tidelog.core.groups.requests import CONSUMER_PROTOCOL_TYPE
+from tidelog.core.groups.topics import NO_TOPICS, Topics
 from tidelog.records.consumer_groups import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
@@ -81,7 +82,16 @@ _MEMBER_TIMERS: Final = (Timer.SESSION, Timer.REVOCATION, Timer.JOIN, Timer.SYNC
 class ConsumerGroup:
     """One group. Everything it knows but timers is in its records (W1)."""
 
-    __slots__ = ("_context", "_decided", "_group_id", "_refresh_at_ms", "members")
+    __slots__ = (
+        "_context",
+        "_decided",
+        "_digested",
+        "_group_id",
+        "_quiet_interval_ms",
+        "_quiet_until_ms",
+        "_refresh_at_ms",
+        "members",
+    )
 
     group_type = GroupType.CONSUMER
 
@@ -91,6 +101,10 @@ class ConsumerGroup:
         self._context = context
         self._decided: list[ConsumerGroupRecord] = []
         self._refresh_at_ms = 0
+        # No expression is due until then, if those that are due are after that interval.
+        self._quiet_until_ms = self._quiet_interval_ms = 0
+        # The last topics that were asked for, and what they were found to be.
+        self._digested: tuple[Topics, frozenset[str], int] = (NO_TOPICS, frozenset(), 0)
 
     @property
     def group_id(self) -> str:
@@ -117,6 +131,7 @@ class ConsumerGroup:
 
     def replay(self, record: ConsumerGroupRecord) -> None:
         self.members.apply(record)
+        self._quiet_until_ms = 0
 
     # Members of the consumer protocol
 
@@ -131,8 +146,8 @@ class ConsumerGroup:
         member = self.enter(request.member_id, subscription, request.owned, leaver)
         self.start_session(member, self.config.group_consumer_session_timeout_ms)
         is_told = request.member_epoch == JOINING_EPOCH or request.is_full
-        if before.current.assigned.keys() != member.current.assigned.keys():
-            is_told = True
+        if before.current is not member.current:
+            is_told |= before.current.assigned.keys() != member.current.assigned.keys()
         answer = HeartbeatAnswer(
             member.member_id,
             member.epoch,
@@ -226,6 +241,8 @@ class ConsumerGroup:
 
     def require_subscription(self, before: Subscription, after: Subscription) -> None:
         """Can what a member wants be matched, and be written down?"""
+        if after == before:
+            return
         size_bytes = sum(len(topic.encode()) + 4 for topic in after.topics)
         size_bytes += len(after.expression) * 4
         if after.classic is not None:
@@ -259,8 +276,8 @@ class ConsumerGroup:
         known = before.subscription if before is not None else Subscription()
         if before is None or known != subscription:
             self._decide(MemberRecord(self._group_id, member_id, subscription))
+            self._forget_expressions()
         is_new = known.topics != subscription.topics or known.expression != subscription.expression
-        self._forget_expressions()
         self._refresh(is_changed=is_new)
         self._assign()
         self._reconcile(member_id, owned, has_new_subscription=is_new)
@@ -297,7 +314,7 @@ class ConsumerGroup:
 
     def on_topics(self) -> None:
         """Topics have changed: the next heartbeat looks whether they are ours. H4"""
-        self._refresh_at_ms = 0
+        self._refresh_at_ms = self._quiet_until_ms = 0
 
     def may_assign(self) -> bool:
         """Whether enough time has passed since the last assignment."""
@@ -320,7 +337,7 @@ class ConsumerGroup:
         is_changed |= self._resolve()
         if not is_changed and self._context.now_ms < self._refresh_at_ms:
             return
-        digest = self._context.topics.digest(self.members.all_topics())
+        digest = self._digest()
         if is_changed or digest != self.members.metadata_hash:
             self._bump()
         if self.members.has_partition_metadata:
@@ -328,23 +345,38 @@ class ConsumerGroup:
         self._refresh_at_ms = self._context.now_ms + METADATA_REFRESH_MS
 
     def _bump(self) -> None:
-        digest = self._context.topics.digest(self.members.all_topics())
-        self._decide(GroupEpochRecord(self._group_id, self.members.epoch + 1, digest))
+        self._decide(GroupEpochRecord(self._group_id, self.members.epoch + 1, self._digest()))
+
+    def _digest(self) -> int:
+        """What is known of the topics that anybody subscribes to: usually the same as before."""
+        topics, names = self._context.topics, self.members.all_topics()
+        if self._digested[0] is not topics or self._digested[1] is not names:
+            self._digested = topics, names, topics.digest(names)
+        return self._digested[2]
 
     def _resolve(self) -> bool:
-        """Whether an expression stands for other topics than before."""
-        due = expressions.due(
-            self.members,
-            self._context.topics,
-            now_ms=self._context.now_ms,
-            refresh_interval_ms=self.config.group_consumer_regex_refresh_interval_ms,
-        )
+        """Whether an expression stands for other topics than before.
+
+        There may be as many as members, and each heartbeat gets here: as long as none can be due
+        they are not looked at.
+        """
+        members, topics, now_ms = self.members, self._context.topics, self._context.now_ms
+        interval_ms = self.config.group_consumer_regex_refresh_interval_ms
+        if now_ms < self._quiet_until_ms and interval_ms == self._quiet_interval_ms:
+            return False
+        due = expressions.due(members, topics, now_ms=now_ms, refresh_interval_ms=interval_ms)
+        if not due:
+            self._quiet_interval_ms = interval_ms
+            self._quiet_until_ms = expressions.quiet_until_ms(
+                members, topics, refresh_interval_ms=interval_ms
+            )
+            return False
         topics_before = self.members.all_topics()
         found = expressions.resolve(
             due,
-            self.members,
-            self._context.topics,
-            now_ms=self._context.now_ms,
+            members,
+            topics,
+            now_ms=now_ms,
             record_max_bytes=self._context.record_max_bytes,
         )
         for expression, resolved in found.items():
@@ -360,10 +392,7 @@ class ConsumerGroup:
         members, topics = self.members, self._context.topics
         if members.epoch <= members.target_epoch or not self.may_assign():
             return
-        subscriptions = {
-            member_id: topics.ids(members.topics_of(member))
-            for member_id, member in members.by_id.items()
-        }
+        subscriptions = self._subscriptions()
         counts = topics.counts(topics.ids(members.all_topics()))
         targets = ASSIGNORS[self.assignor()](subscriptions, counts, members.targets)
         room = self._context.record_max_bytes // TARGET_BYTES_PER_PARTITION
@@ -374,6 +403,17 @@ class ConsumerGroup:
                 self._decide(TargetRecord(self._group_id, member_id, partitions))
         self._decide(TargetEpochRecord(self._group_id, members.epoch, self._context.now_ms))
 
+    def _subscriptions(self) -> dict[str, frozenset[TopicId]]:
+        """The topics of each member. Those who want the same share one set: assignors look. I4"""
+        ids: dict[tuple[frozenset[str], str], frozenset[TopicId]] = {}
+        subscriptions: dict[str, frozenset[TopicId]] = {}
+        for member_id, member in self.members.by_id.items():
+            wanted = member.subscription.topics, member.subscription.expression
+            if wanted not in ids:
+                ids[wanted] = self._context.topics.ids(self.members.topics_of(member))
+            subscriptions[member_id] = ids[wanted]
+        return subscriptions
+
     def _reconcile(
         self, member_id: str, owned: Partitions | None, *, has_new_subscription: bool
     ) -> None:
@@ -381,10 +421,11 @@ class ConsumerGroup:
         member = members.by_id[member_id]
         if not has_new_subscription and member.is_reconciled_to(members.target_epoch):
             return
+        names, subscribed = self._context.topics.names, members.topics_of(member)
         target = Target(
             epoch=members.target_epoch,
             partitions=members.target(member_id),
-            topics=self._context.topics.ids(members.topics_of(member)),
+            is_subscribed=lambda topic_id: names.get(topic_id) in subscribed,
             is_free=lambda partition: members.owner(partition) is None,
             owned=owned,
         )
@@ -406,6 +447,8 @@ class ConsumerGroup:
     def _decide(self, *records: ConsumerGroupRecord) -> None:
         self.members.apply_all(records)
         self._decided += records
+        if any(isinstance(record, MemberRecord | ExpressionRecord) for record in records):
+            self._quiet_until_ms = 0
 
     def _write(self) -> None:
         self._context.write(*self._decided)

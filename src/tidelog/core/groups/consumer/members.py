@@ -8,6 +8,9 @@ Invariants:
     I1  `owner` is who has a partition, or has yet to give it back.
     I2  A static member's instance id leads to its member id and to no other.
     I3  `subscriber_counts` counts the members that subscribe with each regular expression.
+    I4  Members who name the same topics share one set of them: thousands of members are usual,
+        and many of what they want is not. Its sharers are counted.
+    I5  `classic_count` counts the members that speak the classic protocol.
 """
 
 from collections import Counter
@@ -69,8 +72,10 @@ class ConsumerMembers:
     __slots__ = (
         "_all_topics",
         "_owners",
+        "_sharers",
         "_static",
         "by_id",
+        "classic_count",
         "epoch",
         "expressions",
         "has_partition_metadata",
@@ -90,7 +95,9 @@ class ConsumerMembers:
         self.targets: dict[str, Partitions] = {}
         self.expressions: dict[str, ResolvedExpression] = {}
         self.subscriber_counts: Counter[str] = Counter()
+        self.classic_count = 0
         self.has_partition_metadata = False
+        self._sharers: dict[frozenset[str], _Sharers] = {}
         self._static: dict[str, str] = {}
         self._owners: dict[TopicIdPartition, str] = {}
         self._all_topics: frozenset[str] | None = None
@@ -114,7 +121,10 @@ class ConsumerMembers:
     def all_topics(self) -> frozenset[str]:
         """What anybody subscribes to."""
         if self._all_topics is None:
-            self._all_topics = frozenset().union(*map(self.topics_of, self.by_id.values()))
+            resolved = (self.expressions.get(one) for one in self.subscriber_counts)
+            self._all_topics = frozenset().union(
+                *self._sharers, *(found.topics for found in resolved if found is not None)
+            )
         return self._all_topics
 
     def apply_all(self, records: Iterable[ConsumerGroupRecord]) -> None:
@@ -122,8 +132,6 @@ class ConsumerMembers:
             self.apply(record)
 
     def apply(self, record: ConsumerGroupRecord) -> None:
-        if isinstance(record, MemberRecord | ExpressionRecord):
-            self._all_topics = None
         match record:
             case GroupEpochRecord():
                 self.epoch = FIRST_EPOCH if record.epoch is None else record.epoch
@@ -141,6 +149,7 @@ class ConsumerMembers:
                 self._apply_current(record)
             case ExpressionRecord(_, expression, resolved):
                 _put(self.expressions, expression, resolved)
+                self._all_topics = None
             case _:
                 assert_never(record)
 
@@ -151,7 +160,13 @@ class ConsumerMembers:
                 self._replace(member, None)
             return
         before = member or ConsumerMember(record.member_id)
-        self._replace(member, replace(before, subscription=record.subscription))
+        subscription = replace(record.subscription, topics=self._shared(record.subscription.topics))
+        self._replace(member, replace(before, subscription=subscription))
+
+    def _shared(self, topics: frozenset[str]) -> frozenset[str]:
+        """The set that is known already, if there is an equal one. I4"""
+        known = self._sharers.get(topics)
+        return topics if known is None else known.topics
 
     def _apply_current(self, record: CurrentAssignmentRecord) -> None:
         member = self.by_id.get(record.member_id)
@@ -163,31 +178,56 @@ class ConsumerMembers:
             self._replace(member, replace(member, current=gone))
 
     def _replace(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
+        # The new one first: what both subscribe to has a subscriber all the time.
+        if new is not None:
+            self._count(new.subscription, 1)
         if old is not None:
+            self._count(old.subscription, -1)
             self._forget(old)
         if new is not None:
             self._remember(new)
 
+    def _count(self, subscription: Subscription, change: int) -> None:
+        """I3, I4, I5"""
+        sharers = self._sharers.setdefault(subscription.topics, _Sharers(subscription.topics))
+        sharers.count += change
+        if sharers.count == max(0, change):
+            self._all_topics = None
+        if sharers.count == 0:
+            del self._sharers[subscription.topics]
+        if subscription.expression:
+            counts = self.subscriber_counts
+            counts[subscription.expression] += change
+            if counts[subscription.expression] == max(0, change):
+                self._all_topics = None
+            if counts[subscription.expression] == 0:
+                del counts[subscription.expression]
+        self.classic_count += change * (subscription.classic is not None)
+
     def _forget(self, member: ConsumerMember) -> None:
         del self.by_id[member.member_id]
-        subscription = member.subscription
-        if self._static.get(subscription.instance_id or "") == member.member_id:
-            del self._static[subscription.instance_id or ""]
-        if subscription.expression:
-            self.subscriber_counts[subscription.expression] -= 1
-            self.subscriber_counts += Counter()
+        instance_id = member.subscription.instance_id or ""
+        if self._static.get(instance_id) == member.member_id:
+            del self._static[instance_id]
         for partition in member.all_partitions():
             if self._owners.get(partition) == member.member_id:
                 del self._owners[partition]
 
     def _remember(self, member: ConsumerMember) -> None:
         self.by_id[member.member_id] = member
-        subscription = member.subscription
-        if subscription.instance_id is not None:
-            self._static[subscription.instance_id] = member.member_id
-        if subscription.expression:
-            self.subscriber_counts[subscription.expression] += 1
+        if member.subscription.instance_id is not None:
+            self._static[member.subscription.instance_id] = member.member_id
         self._owners.update(dict.fromkeys(member.all_partitions(), member.member_id))
+
+
+class _Sharers:
+    """How many members name these topics."""
+
+    __slots__ = ("count", "topics")
+
+    def __init__(self, topics: frozenset[str]) -> None:
+        self.topics = topics
+        self.count = 0
 
 
 def _put(values: dict[str, V], key: str, value: V | None) -> None:

@@ -38,13 +38,13 @@ from tidelog.records.consumer_groups import (
 class Target:
     """Where a member shall get to.
 
-    `topics` is what it subscribes to. `is_free` says that nobody has a partition, nor has yet to
-    give it back. `owned` is what the member says that it has, None if it does not say.
+    `is_subscribed` says that it subscribes to a topic, `is_free` that nobody has a partition, nor
+    has yet to give it back. `owned` is what the member says that it has, None if it does not say.
     """
 
     epoch: int
     partitions: Partitions
-    topics: frozenset[TopicId]
+    is_subscribed: Callable[[TopicId], bool]
     is_free: Callable[[TopicIdPartition], bool]
     owned: Partitions | None
 
@@ -68,7 +68,9 @@ def _has_any(revoking: OwnedPartitions, owned: Partitions | None) -> bool:
 
 def _without_unsubscribed(current: CurrentAssignment, target: Target) -> CurrentAssignment:
     """Take from a member what it no longer subscribes to. C4"""
-    kept, taken = _divided(current.assigned, lambda partition: partition.topic_id in target.topics)
+    kept, taken = _divided(
+        current.assigned, lambda partition: target.is_subscribed(partition.topic_id)
+    )
     if not taken:
         return current
     revoking = {**current.revoking, **taken}
@@ -78,7 +80,7 @@ def _without_unsubscribed(current: CurrentAssignment, target: Target) -> Current
 
 
 def _towards(current: CurrentAssignment, target: Target) -> CurrentAssignment:
-    wanted = {partition for partition in target.partitions if partition.topic_id in target.topics}
+    wanted = {one for one in target.partitions if target.is_subscribed(one.topic_id)}
     kept, taken = _divided(current.assigned, wanted.__contains__)
     if taken and _has_any(taken, target.owned):
         return _moved(current, current.epoch, MemberState.UNREVOKED_PARTITIONS, kept, taken)
