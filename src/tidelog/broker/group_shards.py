@@ -16,12 +16,15 @@ from tidelog.base.errors import ErrorCode, RequestRefused, WireError
 from tidelog.broker.coordinators import Coordinators
 from tidelog.broker.group_settings import GroupSettings
 from tidelog.broker.group_topics import GroupTopics
+from tidelog.broker.large_requests import Aside
 from tidelog.broker.shard_runner import ShardRunner
 from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.config.groups import GroupsConfig
 from tidelog.core.controller.changes import Change, TopicDeleted
 from tidelog.core.controller.image import ClusterImage
 from tidelog.core.coordinators import Effects, Token, Transactional
+from tidelog.core.groups.consumer.requests import MakeAssignment
+from tidelog.core.groups.context import ASSIGNED_AT_ONCE_MAX
 from tidelog.core.groups.shard import GroupShard
 from tidelog.records.batch import Codec
 from tidelog.records.groups import GroupRecord
@@ -44,9 +47,12 @@ class GroupShards:
         consumer_config: ConsumerGroupsConfig,
         topics: GroupTopics,
         settings: GroupSettings,
+        tasks: asyncio.TaskGroup,
     ) -> None:
         self.topics = topics
         self._settings = settings
+        self._tasks = tasks
+        self._aside = Aside()
         self._config = config
         self._consumer_config = consumer_config
         self.codec = Codec(config.offsets_topic_compression_codec)
@@ -58,6 +64,7 @@ class GroupShards:
             consumer_config=self._consumer_config,
             consumer_configs=self._settings.current,
             topics=self.topics.current,
+            assigned_at_once_max=ASSIGNED_AT_ONCE_MAX,
         )
 
     def encode(self, record: object) -> tuple[bytes, bytes | None]:
@@ -85,7 +92,13 @@ class GroupShards:
         return shard.on_marker(producer.producer_id, is_commit=is_committed)
 
     def perform(self, runner: ShardRunner[GroupShard], deed: object) -> None:
-        raise AssertionError(f"groups want nothing done elsewhere: {deed}")
+        assert isinstance(deed, MakeAssignment)
+        self._tasks.create_task(self._make(runner, deed))
+
+    async def _make(self, runner: ShardRunner[GroupShard], assignment: MakeAssignment) -> None:
+        """One after the other: each group has one at most that is waiting here."""
+        targets = await self._aside.run(assignment.make, count=assignment.size)
+        runner.tell(lambda shard, _: shard.on_assigned(assignment, targets))
 
 
 class GroupCoordinator:

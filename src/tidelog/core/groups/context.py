@@ -11,9 +11,13 @@ from typing import Final, NamedTuple
 
 from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.config.groups import GroupsConfig
-from tidelog.core.coordinators import Effect, Effects, Reply, Token, Transactional, Write
+from tidelog.core.coordinators import Effect, Effects, Perform, Reply, Token, Transactional, Write
 from tidelog.core.deadlines import Deadlines
 from tidelog.core.groups.topics import NO_TOPICS, Topics
+
+ASSIGNED_AT_ONCE_MAX: Final = 10_000
+"""Members, partitions and subscriptions that an assignment looks at while everybody else waits: up
+to about ten milliseconds. A larger one is made elsewhere."""
 
 NO_CONFIGS: Final[Mapping[str, ConsumerGroupsConfig]] = MappingProxyType({})
 """No group has settings of its own."""
@@ -47,6 +51,7 @@ class GroupContext:
         "_effects",
         "_records",
         "_transactional",
+        "assigned_at_once_max",
         "config",
         "consumer_config",
         "consumer_configs",
@@ -64,8 +69,10 @@ class GroupContext:
         consumer_config: ConsumerGroupsConfig | None = None,
         consumer_configs: Mapping[str, ConsumerGroupsConfig] = NO_CONFIGS,
         topics: Topics = NO_TOPICS,
+        assigned_at_once_max: int = ASSIGNED_AT_ONCE_MAX,
     ) -> None:
         self.config = config
+        self.assigned_at_once_max = assigned_at_once_max
         self.consumer_config = consumer_config or ConsumerGroupsConfig()
         self.consumer_configs = consumer_configs
         self.topics = topics
@@ -101,6 +108,11 @@ class GroupContext:
         """Answer a request, once all that was written up to here is committed. W2"""
         self._end_write()
         self._effects.append(Reply(token, answer, is_held))
+
+    def perform(self, deed: object) -> None:
+        """Have somebody do what a machine does not, after what was written up to here."""
+        self._end_write()
+        self._effects.append(Perform(deed))
 
     def set_timer(self, name: TimerName, delay_ms: int) -> None:
         """`name` is due in `delay_ms`, and not at any time that was set before."""

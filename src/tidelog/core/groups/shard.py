@@ -25,12 +25,12 @@ from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_TOPIC_ID, ProducerId, TopicIdPartition, TopicPartition
 from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.config.groups import GroupsConfig
-from tidelog.core.coordinators import Effects, Token, Transactional
+from tidelog.core.coordinators import NO_EFFECTS, Effects, Token, Transactional
 from tidelog.core.groups.classic_group import ClassicGroup
 from tidelog.core.groups.consumer.classic_guests import ClassicGuests
 from tidelog.core.groups.consumer.group import ConsumerGroup
-from tidelog.core.groups.consumer.requests import ConsumerHeartbeat
-from tidelog.core.groups.context import NO_CONFIGS, GroupContext
+from tidelog.core.groups.consumer.requests import ConsumerHeartbeat, MakeAssignment
+from tidelog.core.groups.context import ASSIGNED_AT_ONCE_MAX, NO_CONFIGS, GroupContext
 from tidelog.core.groups.group import Group
 from tidelog.core.groups.migration import can_downgrade, downgraded, upgrade_records
 from tidelog.core.groups.offsets import Offsets
@@ -46,7 +46,12 @@ from tidelog.core.groups.requests import (
     SyncRequest,
 )
 from tidelog.core.groups.topics import NO_TOPICS, Topics
-from tidelog.records.consumer_groups import JOINING_EPOCH, ConsumerGroupRecord, GroupEpochRecord
+from tidelog.records.consumer_groups import (
+    JOINING_EPOCH,
+    ConsumerGroupRecord,
+    GroupEpochRecord,
+    Partitions,
+)
 from tidelog.records.groups import GroupMetadataRecord, GroupRecord, OffsetCommitRecord
 
 GROUPS_PER_CLEAN_UP: Final = 200
@@ -67,6 +72,7 @@ class GroupShard:
         consumer_config: ConsumerGroupsConfig | None = None,
         consumer_configs: Mapping[str, ConsumerGroupsConfig] = NO_CONFIGS,
         topics: Topics = NO_TOPICS,
+        assigned_at_once_max: int = ASSIGNED_AT_ONCE_MAX,
     ) -> None:
         self._context = GroupContext(
             config=config,
@@ -74,6 +80,7 @@ class GroupShard:
             consumer_config=consumer_config,
             consumer_configs=consumer_configs,
             topics=topics,
+            assigned_at_once_max=assigned_at_once_max,
         )
         self._groups: dict[str, Group] = {}
         self._offsets = Offsets()
@@ -287,6 +294,13 @@ class GroupShard:
             old.on_upgraded()
         self._groups[group_id] = new
         new.on_loaded()
+
+    def on_assigned(self, made: MakeAssignment, targets: dict[str, Partitions]) -> Effects:
+        """An assignment that a group has asked for, if that is the one it waits for still."""
+        group = self._groups.get(made.group_id)
+        if isinstance(group, ConsumerGroup):
+            group.on_assigned(made, targets)
+        return NO_EFFECTS
 
     def know_topics(self, topics: Topics) -> None:
         """Topics were created or deleted, or have more partitions than before, if at all."""

@@ -8,6 +8,7 @@ from tests.support.kio_codec import Values, milliseconds
 from tests.unit.broker.handlers.grouped import Grouped, grouped, joining
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tidelog.base.errors import ErrorCode
+from tidelog.broker import group_shards
 from tidelog.core.controller.requests import NewTopic
 from tidelog.wire.api import ApiKey
 
@@ -68,6 +69,18 @@ async def test_partitions_that_are_new_are_assigned() -> None:
         later = beating(2, topic_partitions=None, subscribed_topic_names=None)
         answer = await beat(one, later)
         assert sorted(map(len, _numbers(answer).values())) == [2, 3]
+
+
+@in_virtual_time
+async def test_a_large_group_is_assigned_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """H6"""
+    monkeypatch.setattr(group_shards, "ASSIGNED_AT_ONCE_MAX", 0)
+    async with grouped() as one:
+        answer = await beat(one, beating())
+        assert (answer.error_code, _numbers(answer)) == (0, {})
+        await one.controlled.settle()
+        later = beating(answer.member_epoch, topic_partitions=None, subscribed_topic_names=None)
+        assert sorted(map(len, _numbers(await beat(one, later)).values())) == [2]
 
 
 @in_virtual_time

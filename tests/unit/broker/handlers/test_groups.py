@@ -304,6 +304,7 @@ async def test_a_damaged_record_leaves_the_others() -> None:
             config.consumer_groups,
             GroupTopics(),
             GroupSettings(config.consumer_groups),
+            asyncio.TaskGroup(),
         )
         assert kind.decode(b"\x00\x01\x00", b"") is None
         assert kind.decode(b"\x00\x02\x00\x01g", None) is not None

@@ -13,7 +13,7 @@ from tidelog.base.ids import (
     TopicPartition,
 )
 from tidelog.config.groups import GroupsConfig
-from tidelog.core.coordinators import Effects, Reply, Token, Transactional, Write
+from tidelog.core.coordinators import Effects, Perform, Reply, Token, Transactional, Write
 from tidelog.core.groups.group import Committer, GroupListing
 from tidelog.core.groups.requests import (
     ClassicDescription,
@@ -71,6 +71,8 @@ class Hosted:
     write_ends: list[int] = field(default_factory=list)
     """Behind how many records each write ended: a coordinator may die between two of them."""
     answers: dict[Token, object] = field(default_factory=dict)
+    deeds: list[object] = field(default_factory=list)
+    """What is to be done elsewhere."""
     asked: int = 0
 
     def __post_init__(self) -> None:
@@ -119,6 +121,8 @@ class Hosted:
                     assert token not in self.answers, "answered twice"
                     assert token < self.asked, "answered before it was asked"
                     self.answers[token] = answer
+                case Perform(deed=deed):
+                    self.deeds.append(deed)
 
     def ask(self, decide: Callable[[Token], Effects]) -> Token:
         """What is refused counts as answered, with the code."""

@@ -24,6 +24,10 @@ Rules:
     H4  The group epoch moves when somebody joins, leaves or subscribes to something else, and when
         a subscribed topic is created, deleted or gets partitions.
     H5  A member that is told what it has is told all of it; one that has missed nothing is not.
+    H6  An assignment of a large group is made elsewhere (`MakeAssignment`), one at a time, while
+        the group goes on as before; the first heartbeat after it is there takes it over. Who has
+        left meanwhile gets nothing, who has come waits for the next one, and whoever has taken
+        the place of a static member has what was meant for that.
 
 Members that speak the classic protocol may be in the group as well, see `classic_members.py`.
 """
@@ -47,6 +51,7 @@ from tidelog.core.groups.consumer.requests import (
     ConsumerHeartbeat,
     DescribedConsumer,
     HeartbeatAnswer,
+    MakeAssignment,
 )
 from tidelog.core.groups.context import GroupContext, Timer, TimerName
 from tidelog.core.groups.group import AgeBase, Committer, GroupListing, GroupType
@@ -87,9 +92,12 @@ class ConsumerGroup:
         "_decided",
         "_digested",
         "_group_id",
+        "_made",
+        "_making",
         "_quiet_interval_ms",
         "_quiet_until_ms",
         "_refresh_at_ms",
+        "_successors",
         "members",
     )
 
@@ -101,6 +109,10 @@ class ConsumerGroup:
         self._context = context
         self._decided: list[ConsumerGroupRecord] = []
         self._refresh_at_ms = 0
+        # H6: what is being made, what has come of it, and who is who by now.
+        self._making: MakeAssignment | None = None
+        self._made: dict[str, Partitions] | None = None
+        self._successors: dict[str, str] = {}
         # No expression is due until then, if those that are due are after that interval.
         self._quiet_until_ms = self._quiet_interval_ms = 0
         # The last topics that were asked for, and what they were found to be.
@@ -289,12 +301,22 @@ class ConsumerGroup:
         current = replace(leaver.current, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
         target = self.members.target(leaver.member_id)
         self._cancel_timers(leaver.member_id)
+        if self._making is not None:
+            self._note_successor(leaver.member_id, member_id)
         self._decide(
             *member_tombstones(self._group_id, leaver.member_id),
             MemberRecord(self._group_id, member_id, leaver.subscription),
             TargetRecord(self._group_id, member_id, target),
             CurrentAssignmentRecord(self._group_id, member_id, current),
         )
+
+    def _note_successor(self, leaver_id: str, member_id: str) -> None:
+        """H6. `leaver_id` may itself have come after the assignment was begun."""
+        for first_id, last_id in self._successors.items():
+            if last_id == leaver_id:
+                self._successors[first_id] = member_id
+                return
+        self._successors[leaver_id] = member_id
 
     def start_session(self, member: ConsumerMember, timeout_ms: int) -> None:
         self._context.set_timer(self._timer(Timer.SESSION, member.member_id), timeout_ms)
@@ -317,7 +339,9 @@ class ConsumerGroup:
         self._refresh_at_ms = self._quiet_until_ms = 0
 
     def may_assign(self) -> bool:
-        """Whether enough time has passed since the last assignment."""
+        """Whether enough time has passed since the last assignment, and the next one is there."""
+        if self._making is not None:
+            return self._made is not None
         since_ms = self._context.now_ms - self.members.target_time_ms
         interval_ms = self.config.group_consumer_assignment_interval_ms
         return self.members.target_time_ms == 0 or not 0 <= since_ms < interval_ms
@@ -387,21 +411,50 @@ class ConsumerGroup:
         for expression in self.members.expressions.keys() - self.members.subscriber_counts.keys():
             self._decide(ExpressionRecord(self._group_id, expression, None))
 
+    def on_assigned(self, made: MakeAssignment, targets: dict[str, Partitions]) -> None:
+        """H6. Nothing is written before somebody asks: then it is known that writing can be."""
+        if made is self._making:
+            self._made = targets
+
     def _assign(self) -> None:
         """Decide what everybody shall have, if that is older than the group is."""
         members, topics = self.members, self._context.topics
         if members.epoch <= members.target_epoch or not self.may_assign():
             return
-        subscriptions = self._subscriptions()
-        counts = topics.counts(topics.ids(members.all_topics()))
-        targets = ASSIGNORS[self.assignor()](subscriptions, counts, members.targets)
+        if self._making is not None:
+            self._take_over(self._making.epoch)
+            return
+        assignment = MakeAssignment(
+            group_id=self._group_id,
+            epoch=members.epoch,
+            assignor=ASSIGNORS[self.assignor()],
+            subscriptions=self._subscriptions(),
+            counts=topics.counts(topics.ids(members.all_topics())),
+            previous=dict(members.targets),
+        )
+        if assignment.size <= self._context.assigned_at_once_max:
+            self._set_targets(assignment.epoch, assignment.make())
+        else:
+            self._making = assignment
+            self._context.perform(assignment)
+
+    def _take_over(self, epoch: int) -> None:
+        """H6"""
+        assert self._made is not None, "may_assign() says so"
+        targets = {self._successors.get(one, one): given for one, given in self._made.items()}
+        self._making = self._made = None
+        self._successors.clear()
+        self._set_targets(epoch, targets)
+
+    def _set_targets(self, epoch: int, targets: dict[str, Partitions]) -> None:
+        members = self.members
         room = self._context.record_max_bytes // TARGET_BYTES_PER_PARTITION
         if max(map(len, targets.values()), default=0) > min(room, PARTITIONS_MAX):
             return
         for member_id, partitions in targets.items():
-            if members.targets.get(member_id) != partitions:
+            if member_id in members.by_id and members.targets.get(member_id) != partitions:
                 self._decide(TargetRecord(self._group_id, member_id, partitions))
-        self._decide(TargetEpochRecord(self._group_id, members.epoch, self._context.now_ms))
+        self._decide(TargetEpochRecord(self._group_id, epoch, self._context.now_ms))
 
     def _subscriptions(self) -> dict[str, frozenset[TopicId]]:
         """The topics of each member. Those who want the same share one set: assignors look. I4"""

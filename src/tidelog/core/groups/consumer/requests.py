@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass
 
+from tidelog.core.groups.consumer.assignors import (
+    Assignments,
+    Assignor,
+    PartitionCounts,
+    Subscriptions,
+)
 from tidelog.core.groups.consumer.members import ConsumerMember
 from tidelog.records.consumer_groups import Partitions
 
@@ -38,6 +44,31 @@ class HeartbeatAnswer:
     member_epoch: int
     heartbeat_interval_ms: int = 0
     assigned: Partitions | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MakeAssignment:
+    """Work that a group leaves to others, because it takes long: call `make` where nobody waits.
+
+    The result comes back with `GroupShard.on_assigned`. What it is made of does not change.
+    """
+
+    group_id: str
+    epoch: int
+    assignor: Assignor
+    subscriptions: Subscriptions
+    counts: PartitionCounts
+    previous: Assignments
+
+    def make(self) -> dict[str, Partitions]:
+        return self.assignor(self.subscriptions, self.counts, self.previous)
+
+    @property
+    def size(self) -> int:
+        """How much there is to look at. Members who subscribe to the same are looked at once."""
+        is_alike = len(set(self.subscriptions.values())) == 1
+        pairs = 0 if is_alike else sum(map(len, self.subscriptions.values()))
+        return len(self.subscriptions) + sum(self.counts.values()) + pairs
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,9 @@ from tidelog.core.groups.consumer.requests import (
     ConsumerDescription,
     ConsumerHeartbeat,
     HeartbeatAnswer,
+    MakeAssignment,
 )
+from tidelog.core.groups.context import ASSIGNED_AT_ONCE_MAX
 from tidelog.core.groups.shard import GroupShard
 from tidelog.core.groups.topics import NO_TOPICS, TopicFacts, Topics
 from tidelog.records.consumer_groups import NO_PARTITIONS, Partitions
@@ -39,6 +41,8 @@ class ConsumerHosted(Hosted):
 
     consumer_config: ConsumerGroupsConfig = AT_ONCE
     topics: Topics = NO_TOPICS
+    assigned_at_once_max: int = ASSIGNED_AT_ONCE_MAX
+    """Larger assignments are made when time passes."""
     _ids: dict[str, int] = field(default_factory=dict)
     _next_id: int = 1
 
@@ -48,7 +52,19 @@ class ConsumerHosted(Hosted):
             record_max_bytes=self.record_max_bytes,
             consumer_config=self.consumer_config,
             topics=self.topics,
+            assigned_at_once_max=self.assigned_at_once_max,
         )
+
+    def advance(self, duration_ms: int) -> None:
+        self.make_assignments()
+        super().advance(duration_ms)
+
+    def make_assignments(self) -> None:
+        """Those that were left to others; also those of a shard that is not there any more."""
+        for deed in self.deeds:
+            assert isinstance(deed, MakeAssignment)
+            self.perform(self.shard.on_assigned(deed, deed.make()))
+        self.deeds.clear()
 
     def set_topics(self, counts: Mapping[str, int]) -> None:
         """There are these topics now and no others. One that is back after it was gone is new."""

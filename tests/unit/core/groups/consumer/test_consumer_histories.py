@@ -33,6 +33,7 @@ from tidelog.base.errors import ErrorCode
 from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.core.groups.classic_group import ClassicGroup
 from tidelog.core.groups.consumer.group import ConsumerGroup
+from tidelog.core.groups.context import ASSIGNED_AT_ONCE_MAX
 from tidelog.records.consumer_groups import LEAVING_STATIC_EPOCH
 
 _TOPICS = ("orders", "returns", "stock")
@@ -60,9 +61,18 @@ class GroupHistory(RuleBasedStateMachine):
         counts=_COUNTS,
         style=st.sampled_from([EAGER, COOPERATIVE]),
         config=st.sampled_from([AT_ONCE, ConsumerGroupsConfig()]),
+        assigned_at_once_max=st.sampled_from([0, ASSIGNED_AT_ONCE_MAX]),
     )
-    def begin(self, counts: dict[str, int], style: str, config: ConsumerGroupsConfig) -> None:
-        self.world = ConsumerHosted(consumer_config=config)
+    def begin(
+        self,
+        counts: dict[str, int],
+        style: str,
+        config: ConsumerGroupsConfig,
+        assigned_at_once_max: int,
+    ) -> None:
+        self.world = ConsumerHosted(
+            consumer_config=config, assigned_at_once_max=assigned_at_once_max
+        )
         self.world.set_topics(counts)
         self.style = style
 
@@ -172,6 +182,10 @@ class GroupHistory(RuleBasedStateMachine):
     @rule(duration_ms=st.sampled_from([100, 1_000, 4_000, 11_000, 46_000]))
     def advance(self, duration_ms: int) -> None:
         self.world.advance(duration_ms)
+
+    @rule()
+    def make_assignments(self) -> None:
+        self.world.make_assignments()
 
     @rule()
     def lose_the_coordinator(self) -> None:
