@@ -23,7 +23,7 @@ from tidelog.config.groups import GroupsConfig
 from tidelog.core.controller.changes import Change, TopicDeleted
 from tidelog.core.controller.image import ClusterImage
 from tidelog.core.coordinators import Effects, Token, Transactional
-from tidelog.core.groups.consumer.requests import MakeAssignment
+from tidelog.core.groups.consumer.requests import AssignmentTooLarge, MakeAssignment
 from tidelog.core.groups.context import ASSIGNED_AT_ONCE_MAX
 from tidelog.core.groups.shard import GroupShard
 from tidelog.records.batch import Codec
@@ -92,6 +92,12 @@ class GroupShards:
         return shard.on_marker(producer.producer_id, is_commit=is_committed)
 
     def perform(self, runner: ShardRunner[GroupShard], deed: object) -> None:
+        if isinstance(deed, AssignmentTooLarge):
+            logger.error(
+                "group has no assignment",
+                extra={"group": deed.group_id, "reason": deed.refusal().message},
+            )
+            return
         assert isinstance(deed, MakeAssignment)
         self._tasks.create_task(self._make(runner, deed))
 

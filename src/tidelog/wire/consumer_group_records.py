@@ -5,8 +5,8 @@ what Kafka added later is in tagged fields, which older brokers skip.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 from uuid import UUID
 
 from tidelog.base.errors import WireError
@@ -49,6 +49,8 @@ EXPRESSION_KEY: Final = 16
 
 NO_EPOCH: Final = -1
 """Of a partition: its record is older than Kafka 4.3, which began to write them."""
+
+V = TypeVar("V", int, tuple[int, int])
 
 _KEYS: Final[Mapping[type, int]] = {
     GroupEpochRecord: GROUP_EPOCH_KEY,
@@ -140,17 +142,20 @@ def _encode_classic(classic: ClassicIdentity) -> bytes:
     return b"".join((*parts, _NO_TAGS))
 
 
-def _by_topic(partitions: Iterable[TopicIdPartition]) -> dict[TopicId, list[int]]:
-    by_topic: dict[TopicId, list[int]] = {}
-    for topic_id, number in sorted(partitions):
-        by_topic.setdefault(topic_id, []).append(number)
-    return by_topic
+def _in_order(by_topic: dict[TopicId, list[V]]) -> list[tuple[TopicId, list[V]]]:
+    """Topics by their ids, and what there is of each by number."""
+    return sorted(
+        ((topic_id, sorted(found)) for topic_id, found in by_topic.items()),
+        key=lambda entry: entry[0].int,
+    )
 
 
 def _encode_target(partitions: Partitions) -> bytes:
-    by_topic = _by_topic(partitions)
+    by_topic: dict[TopicId, list[int]] = {}
+    for topic_id, number in partitions:
+        by_topic.setdefault(topic_id, []).append(number)
     parts = [_VERSION, array_count(len(by_topic), flexible=True)]
-    for topic_id, numbers in by_topic.items():
+    for topic_id, numbers in _in_order(by_topic):
         parts += (topic_id.bytes, int32_array(numbers, flexible=True), _NO_TAGS)
     return b"".join((*parts, _NO_TAGS))
 
@@ -168,10 +173,12 @@ def _encode_current(current: CurrentAssignment) -> bytes:
 
 
 def _encode_owned(owned: OwnedPartitions) -> bytes:
-    by_topic = _by_topic(owned)
+    by_topic: dict[TopicId, list[tuple[int, int]]] = {}
+    for (topic_id, number), epoch in owned.items():
+        by_topic.setdefault(topic_id, []).append((number, epoch))
     parts = [array_count(len(by_topic), flexible=True)]
-    for topic_id, numbers in by_topic.items():
-        epochs = [owned[TopicIdPartition(topic_id, number)] for number in numbers]
+    for topic_id, numbers_and_epochs in _in_order(by_topic):
+        numbers, epochs = zip(*numbers_and_epochs, strict=True)
         tags = tagged_fields([(_EPOCHS_TAG, int32_array(epochs, flexible=True))])
         parts += (topic_id.bytes, int32_array(numbers, flexible=True), tags)
     return b"".join(parts)
@@ -191,7 +198,7 @@ def _encode_resolved(resolved: ResolvedExpression) -> bytes:
 
 
 def _value(value: bytes) -> Reader:
-    reader = Reader(memoryview(value), 0, flexible=False)
+    reader = Reader(memoryview(value), 0, flexible=False, elements_max=len(value))
     version = reader.int16()
     if version != 0:
         raise WireError(f"record of a consumer group of version {version}, 0 is the newest")

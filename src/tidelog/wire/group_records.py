@@ -195,7 +195,7 @@ def _decode_member(reader: Reader, version: int) -> MemberMetadata:
 
 def _decode_value(value: bytes, decode: Callable[[Reader, int], V], newest: int) -> V:
     """Both kinds became flexible with their newest version; what comes then nobody knows."""
-    reader = Reader(memoryview(value), 0, flexible=False)
+    reader = Reader(memoryview(value), 0, flexible=False, elements_max=len(value))
     version = reader.int16()
     if not 0 <= version <= newest:
         raise WireError(f"group record of version {version}, {newest} is the newest")

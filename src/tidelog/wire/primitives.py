@@ -178,15 +178,26 @@ def frame(parts: list[bytes]) -> bytes:
 
 
 class Reader:
-    """Walks one buffer from `position` to its end. Every method moves on by what it returns."""
+    """Walks one buffer from `position` to its end. Every method moves on by what it returns.
+
+    `elements_max` bounds what a peer can have us decode. What comes from a log of our own may have
+    as many elements as bytes.
+    """
 
     __slots__ = ("_elements_left", "flexible", "position", "view")
 
-    def __init__(self, view: memoryview, position: int, *, flexible: bool) -> None:
+    def __init__(
+        self,
+        view: memoryview,
+        position: int,
+        *,
+        flexible: bool,
+        elements_max: int = ELEMENTS_MAX,
+    ) -> None:
         self.view = view
         self.position = position
         self.flexible = flexible
-        self._elements_left = ELEMENTS_MAX
+        self._elements_left = elements_max
 
     def boolean(self) -> bool:
         return self.int8() != 0

@@ -1,6 +1,7 @@
 """Records of groups of the consumer protocol: as Kafka 4.3 wrote them, made up, and damaged."""
 
 from contextlib import suppress
+from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ from tidelog.records.consumer_groups import (
 )
 from tidelog.records.consumer_protocol import decode_subscription
 from tidelog.wire.group_records import decode_group_record, encode_group_record
+from tidelog.wire.primitives import ELEMENTS_MAX
 
 _partitions = st.builds(TopicIdPartition, st.uuids().map(TopicId), int32s)
 _owned = st.dictionaries(_partitions, int32s, max_size=4)
@@ -146,3 +148,11 @@ def test_what_kafka_4_0_wrote_of_partitions_is_known_to_be_there() -> None:
     key, _ = encode_group_record(PartitionMetadataRecord("group"))
     record = decode_group_record(key, b"\x00\x00\x01\x00")
     assert record == PartitionMetadataRecord("group", is_there=True)
+
+
+def test_a_record_may_have_more_elements_than_a_request() -> None:
+    """What was written has to be read again, whatever bounds there are for peers."""
+    topic_id = TopicId(UUID(int=7))
+    owned = {TopicIdPartition(topic_id, number): 5 for number in range(ELEMENTS_MAX + 1)}
+    record = CurrentAssignmentRecord("g", "m", CurrentAssignment(assigned=owned))
+    assert decode_group_record(*encode_group_record(record)) == record

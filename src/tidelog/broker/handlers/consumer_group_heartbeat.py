@@ -57,6 +57,8 @@ class ConsumerGroupHeartbeatHandler:
                 )
             except RequestRefused as refused:
                 return _refusal(refused)
+            if isinstance(answer, RequestRefused):
+                return _refusal(answer)
             return _response(cast(HeartbeatAnswer, answer))
 
         return Postponed(wait)
@@ -149,12 +151,12 @@ def _response(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
 
 def _assignment(assigned: Partitions) -> Assignment:
     by_topic: dict[TopicId, list[i32]] = {}
-    for topic_id, number in sorted(assigned):
+    for topic_id, number in assigned:
         by_topic.setdefault(topic_id, []).append(i32(number))
     return Assignment(
         topic_partitions=tuple(
-            TopicPartitions(topic_id=topic_id, partitions=tuple(numbers))
-            for topic_id, numbers in by_topic.items()
+            TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(by_topic[topic_id])))
+            for topic_id in sorted(by_topic)
         )
     )
 

@@ -131,8 +131,10 @@ def syncing(member_id: str, generation: int) -> Values:
 
 
 @asynccontextmanager
-async def grouped(*, with_topics: bool = True) -> AsyncIterator[Grouped]:
-    async with controlled_world(SETTINGS) as controlled:
+async def grouped(*, with_topics: bool = True, **settings: str) -> AsyncIterator[Grouped]:
+    """`settings` beside SETTINGS, with _ in place of dots."""
+    others = {name.replace("_", "."): value for name, value in settings.items()}
+    async with controlled_world({**SETTINGS, **others}) as controlled:
         one = Grouped(controlled)
         if with_topics:
             await one.create_topics()

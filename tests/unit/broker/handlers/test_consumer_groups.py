@@ -84,6 +84,20 @@ async def test_a_large_group_is_assigned_aside(monkeypatch: pytest.MonkeyPatch) 
 
 
 @in_virtual_time
+async def test_a_member_whose_assignment_fits_into_no_record_is_told_and_so_is_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """H7"""
+    async with grouped(message_max_bytes="200") as one:
+        answer = await beat(one, beating())
+        assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert "max.message.bytes" in answer.error_message
+        await beat(one, beating())
+        (logged,) = [line for line in caplog.records if line.message == "group has no assignment"]
+        assert "Member anna should have 2 partitions" in logged.__dict__["reason"]
+
+
+@in_virtual_time
 async def test_who_has_no_id_gets_one_in_version_0_alone() -> None:
     async with grouped() as one:
         answer = await beat(one, beating(member_id=""), version=0)

@@ -77,6 +77,10 @@ class ClassicGuests:
         self._context.timers.cancel(self._timer(Timer.JOIN, member_id))
         self._context.set_timer(self._timer(Timer.SYNC, member_id), request.rebalance_timeout_ms)
         self._group.start_session(member, request.session_timeout_ms)
+        if self._group.unassignable is not None:
+            refusal = self._group.unassignable.refusal()
+            self._context.reply(token, JoinAnswer(refusal.code, member_id))
+            return
         self._context.reply(
             token,
             JoinAnswer(

@@ -28,12 +28,14 @@ Rules:
         the group goes on as before; the first heartbeat after it is there takes it over. Who has
         left meanwhile gets nothing, who has come waits for the next one, and whoever has taken
         the place of a static member has what was meant for that.
+    H7  What a member has, and what it shall have, is one record each. If there is no room in one,
+        there is no assignment: heartbeats are refused until there is another one that fits.
 
 Members that speak the classic protocol may be in the group as well, see `classic_members.py`.
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -47,6 +49,7 @@ from tidelog.core.groups.consumer.members import ConsumerMember, ConsumerMembers
 from tidelog.core.groups.consumer.reconciliation import Target, reconcile
 from tidelog.core.groups.consumer.removal import group_tombstones, member_tombstones
 from tidelog.core.groups.consumer.requests import (
+    AssignmentTooLarge,
     ConsumerDescription,
     ConsumerHeartbeat,
     DescribedConsumer,
@@ -76,10 +79,12 @@ from tidelog.records.consumer_groups import (
 )
 
 METADATA_REFRESH_MS: Final = 180_000
-PARTITIONS_MAX: Final = 32_000
-"""Of one member; whoever reads records takes 100,000 elements in one."""
-TARGET_BYTES_PER_PARTITION: Final = 20
-"""More than any record about an assignment takes for one partition."""
+
+_RECORD_OVERHEAD_BYTES: Final = 64
+_TOPIC_BYTES: Final = 21
+_PARTITION_BYTES: Final = 8
+_ALONE_BYTES: Final = 30
+"""Of a partition that is the only one of its topic. None takes more."""
 
 _MEMBER_TIMERS: Final = (Timer.SESSION, Timer.REVOCATION, Timer.JOIN, Timer.SYNC)
 
@@ -99,6 +104,7 @@ class ConsumerGroup:
         "_refresh_at_ms",
         "_successors",
         "members",
+        "unassignable",
     )
 
     group_type = GroupType.CONSUMER
@@ -109,6 +115,7 @@ class ConsumerGroup:
         self._context = context
         self._decided: list[ConsumerGroupRecord] = []
         self._refresh_at_ms = 0
+        self.unassignable: AssignmentTooLarge | None = None
         # H6: what is being made, what has come of it, and who is who by now.
         self._making: MakeAssignment | None = None
         self._made: dict[str, Partitions] | None = None
@@ -148,7 +155,7 @@ class ConsumerGroup:
     # Members of the consumer protocol
 
     def on_heartbeat(self, request: ConsumerHeartbeat, token: Token) -> None:
-        """Replies with a HeartbeatAnswer."""
+        """Replies with a HeartbeatAnswer, or RequestRefused though something changed (H7)."""
         if request.member_epoch in {LEAVING_EPOCH, LEAVING_STATIC_EPOCH}:
             self._on_leaving(request, token)
             return
@@ -157,6 +164,9 @@ class ConsumerGroup:
         self.require_subscription(before.subscription, subscription)
         member = self.enter(request.member_id, subscription, request.owned, leaver)
         self.start_session(member, self.config.group_consumer_session_timeout_ms)
+        if self.unassignable is not None:
+            self._context.reply(token, self.unassignable.refusal())
+            return
         is_told = request.member_epoch == JOINING_EPOCH or request.is_full
         if before.current is not member.current:
             is_told |= before.current.assigned.keys() != member.current.assigned.keys()
@@ -421,6 +431,8 @@ class ConsumerGroup:
         members, topics = self.members, self._context.topics
         if members.epoch <= members.target_epoch or not self.may_assign():
             return
+        if self.unassignable is not None and self.unassignable.epoch == members.epoch:
+            return  # It would be the same again.
         if self._making is not None:
             self._take_over(self._making.epoch)
             return
@@ -448,13 +460,30 @@ class ConsumerGroup:
 
     def _set_targets(self, epoch: int, targets: dict[str, Partitions]) -> None:
         members = self.members
-        room = self._context.record_max_bytes // TARGET_BYTES_PER_PARTITION
-        if max(map(len, targets.values()), default=0) > min(room, PARTITIONS_MAX):
+        self.unassignable = self._too_large(epoch, targets)
+        if self.unassignable is not None:
+            self._context.perform(self.unassignable)
             return
         for member_id, partitions in targets.items():
             if member_id in members.by_id and members.targets.get(member_id) != partitions:
                 self._decide(TargetRecord(self._group_id, member_id, partitions))
         self._decide(TargetEpochRecord(self._group_id, epoch, self._context.now_ms))
+
+    def _too_large(
+        self, epoch: int, targets: Mapping[str, Partitions]
+    ) -> AssignmentTooLarge | None:
+        """H7"""
+        group_room = self._context.record_max_bytes - len(self._group_id.encode())
+        for member_id, partitions in targets.items():
+            room = group_room - len(member_id.encode())
+            if len(partitions) * _ALONE_BYTES + _RECORD_OVERHEAD_BYTES <= room:
+                continue  # Usually: those of each topic need not be counted.
+            size_bytes = assignment_bytes(partitions)
+            if size_bytes > room:
+                return AssignmentTooLarge(
+                    self._group_id, epoch, member_id, len(partitions), size_bytes
+                )
+        return None
 
     def _subscriptions(self) -> dict[str, frozenset[TopicId]]:
         """The topics of each member. Those who want the same share one set: assignors look. I4"""
@@ -601,6 +630,18 @@ class ConsumerGroup:
         member = member or self.unknown_member(committer.member_id)
         if epoch != member.epoch:
             raise _stale(member, epoch)
+
+
+def assignment_bytes(partitions: Partitions) -> int:
+    """No fewer than a record about these will have, however much of it is to be given back.
+
+    Each takes its number and its epoch. A topic takes its id and five numbers, once for what a
+    member has and once for what it has yet to give back; more, by up to six bytes, if it has more
+    than 126 partitions.
+    """
+    count = len(partitions)
+    times = min(count, 2 * len({partition.topic_id for partition in partitions}))
+    return _RECORD_OVERHEAD_BYTES + _TOPIC_BYTES * times + _PARTITION_BYTES * count + count // 8
 
 
 def _updated(before: Subscription, request: ConsumerHeartbeat) -> Subscription:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.core.groups.consumer.assignors import (
     Assignments,
     Assignor,
@@ -69,6 +70,28 @@ class MakeAssignment:
         is_alike = len(set(self.subscriptions.values())) == 1
         pairs = 0 if is_alike else sum(map(len, self.subscriptions.values()))
         return len(self.subscriptions) + sum(self.counts.values()) + pairs
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentTooLarge:
+    """A group has no assignment, because there is no room for what one member should have."""
+
+    group_id: str
+    epoch: int
+    member_id: str
+    partition_count: int
+    size_bytes: int
+    """Of the record that would say so, at most."""
+
+    def refusal(self) -> RequestRefused:
+        """As Kafka says when its log refuses the record."""
+        return RequestRefused(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"Member {self.member_id} should have {self.partition_count} partitions, for which a "
+            f"record of {self.size_bytes} bytes may be needed: more than max.message.bytes of "
+            "__consumer_offsets allows. The group has no assignment until that is larger, or "
+            "there are more members.",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from tests.unit.core.groups.hosted import GROUP, Hosted
-from tidelog.base.errors import ErrorCode
+from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import TopicId, TopicIdPartition
 from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.core.groups.consumer.group import ConsumerGroup
@@ -61,10 +61,10 @@ class ConsumerHosted(Hosted):
 
     def make_assignments(self) -> None:
         """Those that were left to others; also those of a shard that is not there any more."""
-        for deed in self.deeds:
-            assert isinstance(deed, MakeAssignment)
-            self.perform(self.shard.on_assigned(deed, deed.make()))
-        self.deeds.clear()
+        making = [deed for deed in self.deeds if isinstance(deed, MakeAssignment)]
+        self.deeds = [deed for deed in self.deeds if deed not in making]
+        for assignment in making:
+            self.perform(self.shard.on_assigned(assignment, assignment.make()))
 
     def set_topics(self, counts: Mapping[str, int]) -> None:
         """There are these topics now and no others. One that is back after it was gone is new."""
@@ -91,6 +91,8 @@ class ConsumerHosted(Hosted):
             lambda token: self.shard.on_consumer_heartbeat(request, token, self.now_ms)
         )
         answer = self.answer(token)
+        if isinstance(answer, RequestRefused):
+            answer = answer.code
         assert isinstance(answer, HeartbeatAnswer | ErrorCode)
         return answer
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.core.groups.consumer.consumers import (
     AT_ONCE,
@@ -12,21 +14,31 @@ from tests.unit.core.groups.consumer.consumers import (
     Consumer,
     ConsumerHosted,
     beat_until_quiet,
+    topic_id,
 )
-from tests.unit.core.groups.hosted import GROUP
+from tests.unit.core.groups.hosted import GROUP, RANGE
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import TopicIdPartition, TopicPartition
 from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.core.groups.consumer import patterns
-from tidelog.core.groups.consumer.requests import ConsumerHeartbeat, HeartbeatAnswer
+from tidelog.core.groups.consumer.group import assignment_bytes
+from tidelog.core.groups.consumer.requests import (
+    AssignmentTooLarge,
+    ConsumerHeartbeat,
+    HeartbeatAnswer,
+)
 from tidelog.core.groups.group import Committer
 from tidelog.core.groups.requests import FetchRequest
 from tidelog.records.consumer_groups import (
     NO_PARTITIONS,
+    CurrentAssignment,
+    CurrentAssignmentRecord,
     GroupEpochRecord,
     MemberState,
     PartitionMetadataRecord,
+    TargetRecord,
 )
+from tidelog.wire.group_records import decode_group_record, encode_group_record
 
 
 def _world(config: ConsumerGroupsConfig = AT_ONCE, **counts: int) -> ConsumerHosted:
@@ -543,16 +555,73 @@ def test_a_subscription_that_no_record_can_hold_is_refused() -> None:
 
 
 def test_an_assignment_that_no_record_can_hold_is_not_made() -> None:
-    """W3"""
+    """W3, H7: everybody is told, an administrator is told once, and who comes may help."""
+    world = ConsumerHosted(record_max_bytes=2_000)
+    world.set_topics({"orders": 1_000})
+    (anna,) = _consumers(world, "anna")
+    assert [anna.beat(), anna.beat()] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
+    assert world.describe_consumers().state == "Assigning"
+    assert anna.owned == NO_PARTITIONS
+    (told,) = world.deeds
+    assert isinstance(told, AssignmentTooLarge)
+    assert (told.group_id, told.member_id, told.partition_count) == (GROUP, "anna", 1_000)
+    assert "max.message.bytes" in (told.refusal().message or "")
+    others = _consumers(world, *(f"member-{number}" for number in range(20)))
+    beat_until_quiet(anna, *others)
+    assert world.describe_consumers().state == "Stable"
+    assert anna.last_error is ErrorCode.NONE
+
+
+def test_a_guest_for_whom_there_is_no_room_in_a_record_is_told_as_well() -> None:
+    """H7"""
     world = ConsumerHosted(record_max_bytes=2_000)
     world.set_topics({"orders": 1_000})
     (anna,) = _consumers(world, "anna")
     anna.beat()
-    assert world.describe_consumers().state == "Assigning"
-    assert anna.owned == NO_PARTITIONS
-    others = _consumers(world, *(f"member-{number}" for number in range(20)))
-    beat_until_quiet(anna, *others)
-    assert world.describe_consumers().state == "Stable"
+    bert = world.join("bert", protocols=RANGE)
+    assert world.joined(bert).error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize("topic_count", [1, 7, 3_600])
+def test_a_member_may_have_as_many_partitions_as_a_record_holds(topic_count: int) -> None:
+    """H7"""
+    partition_count = 36_000 // topic_count
+    world = ConsumerHosted(record_max_bytes=1_048_576)
+    world.set_topics({f"topic-{number}": partition_count for number in range(topic_count)})
+    anna = Consumer(world, "anna", expression="topic-.*", is_slow=True)
+    anna.beat()
+    world.advance(1)
+    anna.beat()
+    assert len(anna.assigned) == partition_count * topic_count
+    for record, _ in world.written:
+        key, value = encode_group_record(record)
+        assert len(key) + len(value or b"") <= world.record_max_bytes
+        assert decode_group_record(key, value) == record
+
+
+@given(
+    kept=st.dictionaries(st.integers(1, 9), st.integers(0, 300)),
+    revoked=st.dictionaries(st.integers(1, 9), st.integers(0, 300)),
+)
+def test_no_record_about_an_assignment_is_larger_than_foreseen(
+    kept: dict[int, int], revoked: dict[int, int]
+) -> None:
+    """H7"""
+    assigned = {
+        TopicIdPartition(topic_id(topic), number): 1 << 30
+        for topic, count in kept.items()
+        for number in range(count)
+    }
+    revoking = {
+        TopicIdPartition(topic_id(topic), 1_000 + number): 1 << 30
+        for topic, count in revoked.items()
+        for number in range(count)
+    }
+    both = frozenset((*assigned, *revoking))
+    current = CurrentAssignment(epoch=1 << 30, assigned=assigned, revoking=revoking)
+    for record in (CurrentAssignmentRecord("g", "m", current), TargetRecord("g", "m", both)):
+        key, value = encode_group_record(record)
+        assert len(key) + len(value or b"") <= assignment_bytes(both) + len("gm")
 
 
 def test_a_new_coordinator_knows_the_group_and_gives_everybody_a_new_session() -> None:
