@@ -62,7 +62,7 @@ from tidelog.broker.local_controller import LocalControllerSide
 from tidelog.broker.log_dir_events import LogDirEvents
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.memory import MemoryBound
-from tidelog.broker.metrics import gather
+from tidelog.broker.metrics import look
 from tidelog.broker.metrics_server import MetricsServer
 from tidelog.broker.network import Network
 from tidelog.broker.partitions import Partitions
@@ -216,7 +216,7 @@ class Broker:
         server.gate.is_reliable = controller.is_reliable
         replicas.on_config_changed(lambda config: server.set_limits(self._limits(config.network)))
         await server.listen()
-        metrics = await self._serve_metrics()
+        metrics = await self._serve_metrics(tasks)
         stop = await self._last_stop(log_dirs)
         await controller.register(endpoints, stop)
         following = tasks.create_task(controller.run())
@@ -304,12 +304,13 @@ class Broker:
             )
         return tuple(endpoints)
 
-    async def _serve_metrics(self) -> MetricsServer:
+    async def _serve_metrics(self, tasks: asyncio.TaskGroup) -> MetricsServer:
         """Answers from now on, if there is a port for it."""
         network = self.config.network
         metrics = MetricsServer(
             self._ports.network,
-            lambda: gather(self.partitions, is_controller=self.controller.is_controller),
+            lambda: look(self.partitions, is_controller=self.controller.is_controller),
+            tasks,
         )
         if network.tidelog_metrics_port >= 0:
             await metrics.listen(network.tidelog_metrics_host, network.tidelog_metrics_port)

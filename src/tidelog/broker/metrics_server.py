@@ -5,15 +5,20 @@ metrics need not be able to reach the log, and the other way round.
 
 Bounds: REQUEST_MAX_BYTES of a request, REQUEST_TIMEOUT_S until it is complete and its answer read,
 CONNECTIONS_MAX at a time; who goes beyond them is closed.
+
+A broker of thousands of partitions has much to tell, and clients must not wait for that. So what
+there is to tell is looked at in turns, and written down on a thread, once at a time: who asks while
+an answer is being made gets that one.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
-from typing import cast
+from typing import Protocol, cast
 
 from tidelog.base.errors import ConfigError
+from tidelog.broker.large_requests import Aside
 from tidelog.broker.network import Network, Reserved
 from tidelog.telemetry.metrics import CONTENT_TYPE, Family, exposition
 
@@ -25,24 +30,37 @@ CONNECTIONS_MAX = 16
 BACKLOG = 16
 PATH = "/metrics"
 
-Gather = Callable[[], Iterable[Family]]
+
+class Seen(Protocol):
+    """What was there to tell at some moment. It does not change: a thread reads it."""
+
+    def __len__(self) -> int:
+        """How much it is, roughly."""
+        ...
+
+    def families(self) -> Iterable[Family]: ...
 
 
 class MetricsServer:
-    """Listens, and tells what `gather` finds at that moment."""
+    """Listens, and tells what `look` finds at that moment."""
 
-    def __init__(self, network: Network, gather: Gather) -> None:
+    def __init__(
+        self, network: Network, look: Callable[[], Awaitable[Seen]], tasks: asyncio.TaskGroup
+    ) -> None:
         self._network = network
-        self._gather = gather
+        self._look = look
+        self._tasks = tasks
+        self._aside = Aside()
         self._address: Reserved | None = None
         self._readers: set[_Reader] = set()
+        self._making: asyncio.Task[None] | None = None
 
     async def listen(self, host: str, port: int) -> int:
         """Serve from now on; the port. ConfigError names the setting if it cannot be had."""
         exposition(())  # Loads what it takes: later, all clients would wait for that.
         try:
             self._address = await self._network.reserve(host, port, backlog=BACKLOG)
-            await self._address.listen(lambda: _Reader(self._answer, self._readers))
+            await self._address.listen(lambda: _Reader(self._on_request, self._readers))
         except (OSError, UnicodeError) as error:
             self.close()
             raise ConfigError(
@@ -56,33 +74,57 @@ class MetricsServer:
         if self._address is not None:
             self._address.close()
             self._address = None
+        if self._making is not None:
+            self._making.cancel()
         for reader in tuple(self._readers):
             reader.hang_up()
 
-    def _answer(self, head: bytes) -> bytes:
-        """To a request that begins with `head`."""
+    def _on_request(self, head: bytes, reader: "_Reader") -> None:
+        """Answer a request that begins with `head`, now or later."""
         line, _, _ = head.partition(b"\r\n")
         method, _, rest = line.decode("latin-1").partition(" ")
         target, _, version = rest.rpartition(" ")
+        is_head = method == "HEAD"
         if not version.startswith("HTTP/1."):
-            return _response(HTTPStatus.BAD_REQUEST, b"This is not HTTP/1.\n", is_head=False)
-        if method not in ("GET", "HEAD"):
-            return _response(HTTPStatus.METHOD_NOT_ALLOWED, b"", is_head=False)
-        if target.partition("?")[0] != PATH:
-            return _response(
-                HTTPStatus.NOT_FOUND, f"There is {PATH}.\n".encode(), is_head=method == "HEAD"
-            )
-        body = exposition(self._gather())
-        return _response(HTTPStatus.OK, body, is_head=method == "HEAD")
+            sentence = b"This is not HTTP/1.\n"
+            reader.answer(_response(HTTPStatus.BAD_REQUEST, sentence, is_head=False))
+        elif method not in ("GET", "HEAD"):
+            reader.answer(_response(HTTPStatus.METHOD_NOT_ALLOWED, b"", is_head=False))
+        elif target.partition("?")[0] != PATH:
+            sentence = f"There is {PATH}.\n".encode()
+            reader.answer(_response(HTTPStatus.NOT_FOUND, sentence, is_head=is_head))
+        else:
+            self._tell(reader, is_head=is_head)
+
+    def _tell(self, reader: "_Reader", *, is_head: bool) -> None:
+        reader.waits_for_head = is_head
+        if self._making is None:
+            self._making = self._tasks.create_task(self._make())
+
+    async def _make(self) -> None:
+        try:
+            seen = await self._look()
+            body = await self._aside.run(lambda: exposition(seen.families()), count=len(seen))
+        finally:
+            self._making = None
+        for reader in tuple(self._readers):
+            if reader.waits_for_head is not None:
+                is_head = reader.waits_for_head
+                reader.answer(_response(HTTPStatus.OK, body, is_head=is_head))
 
 
 class _Reader(asyncio.Protocol):
     """One connection: a request, its answer, the end."""
 
-    def __init__(self, answer: Callable[[bytes], bytes], others: "set[_Reader]") -> None:
-        self._answer = answer
+    def __init__(
+        self, on_request: "Callable[[bytes, _Reader], None]", others: "set[_Reader]"
+    ) -> None:
+        self._on_request = on_request
         self._others = others
         self._received = bytearray()
+        self._has_asked = False
+        # Whether the head is all it wants; None if it does not wait for metrics.
+        self.waits_for_head: bool | None = None
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -97,14 +139,21 @@ class _Reader(asyncio.Protocol):
         self._deadline = loop.call_later(REQUEST_TIMEOUT_S, self.hang_up)
 
     def data_received(self, data: bytes) -> None:
-        if self._transport is None or self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing() or self._has_asked:
             return  # What comes behind the request is nobody's.
         self._received += data
         if b"\r\n\r\n" in self._received:
-            self._transport.write(self._answer(bytes(self._received)))
-            self._transport.close()
+            self._has_asked = True
+            self._on_request(bytes(self._received), self)
         elif len(self._received) > REQUEST_MAX_BYTES:
             self._transport.abort()
+
+    def answer(self, data: bytes) -> None:
+        """The end, also if nobody is there any more to hear it."""
+        assert self._transport is not None
+        if not self._transport.is_closing():
+            self._transport.write(data)
+            self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._others.discard(self)
