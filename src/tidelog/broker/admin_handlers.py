@@ -10,6 +10,7 @@ from typing import cast
 
 from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.dispatch import ColdHandler, RequestContext
+from tidelog.broker.forwarding import Forwarding
 from tidelog.broker.group_shards import GroupCoordinator
 from tidelog.broker.handlers.alter_configs import AlterConfigsHandler
 from tidelog.broker.handlers.alter_partition_reassignments import (
@@ -59,6 +60,7 @@ def admin_handlers(
     delivered: Callable[[], Awaitable[None]],
     groups: GroupCoordinator,
     transactions: TransactionCoordinator,
+    forwarding: Forwarding | None,
 ) -> Mapping[ApiKey, ColdHandler]:
     """The handler of every API that administrates, and of what coordinators are seldom asked.
 
@@ -91,7 +93,9 @@ def admin_handlers(
         ),
         ApiKey.ALTER_CONFIGS: told(AlterConfigsHandler(controller=requests)),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: told(
-            IncrementalAlterConfigsHandler(controller=requests, loggers=loggers)
+            IncrementalAlterConfigsHandler(
+                controller=requests, loggers=loggers, forwarding=forwarding
+            )
         ),
         ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(partitions=partitions),
         ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(),

@@ -659,6 +659,7 @@ class Broker:
                 delivered=delivered,
                 groups=groups,
                 transactions=transactions,
+                forwarding=forwarding,
             )
 
         def is_verifying() -> bool:

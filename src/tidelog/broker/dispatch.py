@@ -24,9 +24,10 @@ from typing import Protocol
 from tidelog.base.errors import WireError
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
-from tidelog.broker.forwarding import FORWARDED, Forwarding, is_forwarded
+from tidelog.broker.forwarding import FORWARDED, Forwarding
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.large_requests import LARGE_BYTES, LARGE_COUNT, LargeRequests
+from tidelog.broker.loggers import BROKER_LOGGER
 from tidelog.broker.request_tasks import RequestTasks
 from tidelog.wire import messages
 from tidelog.wire.api import (
@@ -36,6 +37,7 @@ from tidelog.wire.api import (
     RequestHeader,
     decode_request_header,
 )
+from tidelog.wire.incremental_alter_configs import has_resource_of
 
 logger = logging.getLogger(__name__)
 
@@ -157,9 +159,7 @@ class Dispatcher:
         pending = PendingAnswer(connection, exclusive=True)
         forwarding = self._forwarding
         # The frame is read over by the time it is decoded, so the request waits as a copy.
-        is_needed = forwarding is not None and forwarding.is_needed
-        if is_needed and is_forwarded(key, frame, header):
-            assert forwarding is not None
+        if forwarding is not None and forwarding.is_needed and key in FORWARDED:
             work = self._forward(forwarding, pending, connection, bytes(frame), header)
         elif len(frame) > LARGE_BYTES:
             messages.require_size(key, len(frame) - header.body_position)
@@ -181,12 +181,21 @@ class Dispatcher:
         header: RequestHeader,
     ) -> None:
         messages.require_size(ApiKey(header.api_key), len(frame) - header.body_position)
-        answer = await forwarding.ask(frame, connection.peer_host)
+        answer = None
+        if not await self._has_loggers(frame, header):
+            answer = await forwarding.ask(frame, connection.peer_host)
         if answer is None:
             await self._run_large(pending, connection, frame, header)
         elif pending.is_wanted:
             # The correlation id is the client's own: the request was passed on as it is.
             pending.complete([_LENGTH.pack(len(answer)), answer])
+
+    async def _has_loggers(self, frame: bytes, header: RequestHeader) -> bool:
+        """Whether some of it is for this broker, whoever is controller."""
+        if header.api_key != ApiKey.INCREMENTAL_ALTER_CONFIGS:
+            return False
+        look = partial(has_resource_of, memoryview(frame), header, BROKER_LOGGER)
+        return await self._large.aside.run(look, count=len(frame))
 
     async def answer_forwarded(self, frame: bytes, client_host: str) -> bytes:
         """Answer a request that another broker has passed on; both without their lengths.

@@ -6,16 +6,17 @@
 While nobody is controller, or who was asked is not any more, it is tried again for a while. After
 that the request is handled here, where every part of it is refused with NOT_CONTROLLER; clients
 know what to do then.
+
+A request that alters loggers is handled by whoever it was sent to: the levels are its own. What
+else is in it, its handler takes to the controller.
 """
 
 import asyncio
 import logging
 
 from tidelog.broker.controller_link import ControllerLink, LocalController
-from tidelog.broker.loggers import BROKER_LOGGER
 from tidelog.broker.peers import PeerUnreachable
-from tidelog.wire.api import ApiKey, RequestHeader
-from tidelog.wire.incremental_alter_configs import first_resource_type
+from tidelog.wire.api import ApiKey
 
 logger = logging.getLogger(__name__)
 
@@ -35,17 +36,6 @@ FORWARDED = frozenset(
     }
 )
 """What only the controller may decide."""
-
-
-def is_forwarded(key: ApiKey, frame: memoryview, header: RequestHeader) -> bool:
-    """Whether a request is for the controller; one about loggers is for whoever it was sent to.
-
-    Clients do not mix the two. What is in the same request as a logger, and not for this broker to
-    decide, is refused with NOT_CONTROLLER.
-    """
-    if key is ApiKey.INCREMENTAL_ALTER_CONFIGS:
-        return first_resource_type(frame, header) != BROKER_LOGGER
-    return key in FORWARDED
 
 
 class Forwarding:

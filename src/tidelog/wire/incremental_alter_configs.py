@@ -7,8 +7,21 @@ from tidelog.wire.api import ApiKey, RequestHeader, is_flexible
 from tidelog.wire.primitives import Reader
 
 
-def first_resource_type(view: memoryview, header: RequestHeader) -> int | None:
-    """The type of the first resource that is named; None if none is. Raises WireError."""
+def has_resource_of(view: memoryview, header: RequestHeader, resource_type: int) -> bool:
+    """Whether a resource of that type is named. Raises WireError.
+
+    Takes as long as the request is.
+    """
     flexible = is_flexible(ApiKey.INCREMENTAL_ALTER_CONFIGS, header.api_version)
     reader = Reader(view, header.body_position, flexible=flexible)
-    return reader.int8() if reader.array_count() else None
+    for _ in range(reader.array_count()):
+        if reader.int8() == resource_type:
+            return True
+        reader.string()
+        for _ in range(reader.array_count()):
+            reader.string()
+            reader.int8()
+            reader.nullable_string()
+            reader.end_structure()
+        reader.end_structure()
+    return False

@@ -4,8 +4,10 @@ Broker 1 is a controller, broker 2 is not; between them are connections without 
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import cast
 from uuid import UUID
 
 import pytest
@@ -20,13 +22,17 @@ from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import ControllerEpoch, TopicId
 from tidelog.broker import cluster_messages as messages
 from tidelog.broker.admin_handlers import admin_handlers
+from tidelog.broker.admin_requests import AdminRequests
 from tidelog.broker.control_requests import ControlRequests
 from tidelog.broker.controlled_brokers import RemoteBroker
 from tidelog.broker.controller_link import ControllerLink
-from tidelog.broker.dispatch import ColdHandlers, Dispatcher
+from tidelog.broker.dispatch import ColdHandler, ColdHandlers, Dispatcher
 from tidelog.broker.forwarding import Forwarding
+from tidelog.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from tidelog.broker.handlers.inter_broker import inter_broker_handlers
+from tidelog.broker.large_requests import Aside
 from tidelog.broker.local_controller import LocalControllerSide
+from tidelog.broker.loggers import BROKER_LOGGER, Loggers
 from tidelog.broker.peers import Address, PeerUnreachable
 from tidelog.broker.topic_creation import TopicCreation
 from tidelog.core.controller.changes import TopicCreated
@@ -47,6 +53,7 @@ from tidelog.wire.update_metadata import UpdateMetadataRequest
 CREATE_TOPICS_VERSION = 5
 CONTROLLER_AT = Address("host-1", 9092)
 TOPIC_ID = TopicId(UUID(int=7))
+TOPIC = 2
 
 
 class NotController:
@@ -112,6 +119,7 @@ class TwoBrokers:
                 delivered=delivered,
                 groups=controlled.groups,
                 transactions=controlled.transactions,
+                forwarding=None,
             ),
             tasks=served.requests,
             large=served.large,
@@ -124,6 +132,12 @@ class TwoBrokers:
         cold: ColdHandlers = {
             key: _Refusing() for key in SUPPORTED if key not in {ApiKey.PRODUCE, *served.direct}
         }
+        altering = IncrementalAlterConfigsHandler(
+            controller=cast(AdminRequests, _NoRequests()),
+            loggers=Loggers(OTHER),
+            forwarding=self.forwarding,
+        )
+        cold = {**cold, ApiKey.INCREMENTAL_ALTER_CONFIGS: cast(ColdHandler, altering)}
         dispatcher = Dispatcher(
             produce=served.produce,
             direct=served.direct,
@@ -149,6 +163,12 @@ class _Refusing:
 
     async def handle(self, request: object, context: object) -> object:
         raise AssertionError("handled by the wrong broker")
+
+
+class _NoRequests:
+    """What a broker that is not controller can decide: nothing."""
+
+    aside = Aside()
 
 
 @asynccontextmanager
@@ -198,6 +218,70 @@ async def test_a_client_may_ask_any_broker_to_create_a_topic() -> None:
         await both.settle()
         (again,) = client.take()
         assert int(again.topics[0].error_code) == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def alter_configs(client: Client, *resources: tuple[int, str, str, str]) -> None:
+    """Each with its type, its name, a setting and the value that it shall have."""
+    values = {
+        "resources": [
+            {
+                "resource_type": kind,
+                "resource_name": name,
+                "configs": [{"name": setting, "config_operation": 0, "value": value}],
+            }
+            for kind, name, setting, value in resources
+        ],
+        "validate_only": False,
+    }
+    client.send(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, values)
+
+
+LOGGER = "tidelog.broker.dispatch"
+
+
+@pytest.fixture
+def level_as_before() -> Iterator[None]:
+    before = logging.getLogger(LOGGER).level
+    yield
+    logging.getLogger(LOGGER).setLevel(before)
+
+
+@pytest.mark.usefixtures("level_as_before")
+@pytest.mark.parametrize("is_logger_first", [True, False])
+@in_virtual_time
+async def test_loggers_are_altered_here_and_what_comes_with_them_by_the_controller(
+    is_logger_first: bool,
+) -> None:
+    """P1"""
+    ours = (BROKER_LOGGER, "2", LOGGER, "ERROR")
+    theirs = (BROKER_LOGGER, "1", LOGGER, "WARN")
+    topic = (TOPIC, "t", "retention.ms", "5")
+    unknown = (TOPIC, "gone", "retention.ms", "5")
+    resources = (
+        (ours, theirs, topic, unknown) if is_logger_first else (topic, unknown, theirs, ours)
+    )
+    async with two_brokers() as both:
+        client = both.other.client()
+        create_topic(client, "t")
+        await both.settle()
+        client.take()
+        alter_configs(client, *resources)
+        answers = client.take()
+        while not answers:  # A thread is at work, and there is no event.
+            await asyncio.sleep(0.001)
+            answers = client.take()
+        (answer,) = answers
+        codes = {
+            ours: ErrorCode.NONE,
+            theirs: ErrorCode.INVALID_REQUEST,
+            topic: ErrorCode.NONE,
+            unknown: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        assert [
+            (one.resource_type, one.resource_name, int(one.error_code)) for one in answer.responses
+        ] == [(*resource[:2], codes[resource]) for resource in resources]
+        assert both.controlled.controller.image.topic_config("t")["retention.ms"] == "5"
+        assert logging.getLogger(LOGGER).level == logging.ERROR
 
 
 @in_virtual_time

@@ -77,7 +77,7 @@ async def change(
         validate_only=validate_only,
     )
     handler = IncrementalAlterConfigsHandler(
-        controller=AdminRequests(controller), loggers=Loggers(BrokerId(1))
+        controller=AdminRequests(controller), loggers=Loggers(BrokerId(1)), forwarding=None
     )
     response = await handler.handle(request, context())
     return [(one.resource_type, one.resource_name, one.error_code) for one in response.responses]
@@ -146,13 +146,13 @@ def test_a_refusal_stays_inside_its_resource() -> None:
             (99, "x", wrong),
             (TOPIC, "t", wrong),
         ) == [
-            (BROKER_LOGGER, "2", ErrorCode.invalid_request),
             (TOPIC, "gone", ErrorCode.unknown_topic_or_partition),
             (BROKER, "1", ErrorCode.invalid_request),
             (BROKER, "abc", ErrorCode.invalid_request),
             (GROUP, "g", ErrorCode.invalid_config),
             (GROUP, "", ErrorCode.invalid_request),
             (GROUP, "g" * 1_001, ErrorCode.invalid_request),
+            (BROKER_LOGGER, "2", ErrorCode.invalid_request),
             (99, "x", ErrorCode.invalid_request),
             (TOPIC, "t", ErrorCode.none),
         ]
