@@ -18,12 +18,11 @@ from typing import Final, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from tidelog.client.errors import ClusterUnreachable
-from tidelog.client.reader import UNREACHABLE_AFTER_S, FetchedRecord, fetched_record
+from tidelog.client.message_source import MessageSource, Settings
+from tidelog.client.reader import FetchedRecord, fetched_record
 from tidelog.client.translation import failure, translated
 
 ASSIGNMENT_WAIT_S: Final = 5.0
-_BATCH_RECORDS_MAX: Final = 10_000
 _PASSING: Final = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,
@@ -55,22 +54,15 @@ class GroupReader:
         """Partitions of ours whose end was not seen yet."""
         self._assigned: set[int] = set()
         self._idle_since: float | None = None
-        self._unreachable_since: float | None = None
+        settings: Settings = {
+            "group.id": group,
+            "group.protocol": protocol,
+            "auto.offset.reset": reset,
+            "enable.auto.commit": True,
+        }
+        self._source = MessageSource(bootstrap, settings, is_following=is_following)
+        self._consumer = self._source.consumer
         with translated(bootstrap):
-            self._consumer = Consumer(
-                {
-                    "bootstrap.servers": bootstrap,
-                    "group.id": group,
-                    "group.protocol": protocol,
-                    "auto.offset.reset": reset,
-                    "enable.auto.commit": True,
-                    "enable.auto.offset.store": False,
-                    "enable.partition.eof": True,
-                    "isolation.level": "read_uncommitted",
-                    "log_level": 0,
-                    "error_cb": self._on_error,
-                }
-            )
             self._consumer.subscribe(
                 [topic],
                 on_assign=self._on_assigned,
@@ -103,14 +95,9 @@ class GroupReader:
 
         Raises ClusterUnreachable as `RangeReader.read` does.
         """
-        with translated(self._bootstrap):
-            first = self._consumer.poll(timeout_s)
-            messages = [] if first is None else [first, *self._more()]
+        messages = self._source.next_messages(timeout_s)
         records = [record for message in messages if (record := self._accept(message)) is not None]
-        if records:
-            self._unreachable_since = None
-        else:
-            self._require_hope()
+        self._source.judge_progress(has_records=bool(records))
         return records
 
     def on_shown(self, records: Sequence[FetchedRecord]) -> None:
@@ -124,10 +111,6 @@ class GroupReader:
                 # Another member has the partition by now, and shows them again.
                 if error.args[0].code() != KafkaError._STATE:
                     raise failure(error.args[0], self._bootstrap) from error
-
-    def _more(self) -> list[Message]:
-        """Asked to wait, consume() waits for all of them, however many there are."""
-        return self._consumer.consume(_BATCH_RECORDS_MAX, 0)
 
     def _accept(self, message: Message) -> FetchedRecord | None:
         error, partition, offset = message.error(), message.partition(), message.offset()
@@ -154,15 +137,3 @@ class GroupReader:
         partitions = {place.partition for place in places}
         self._assigned -= partitions
         self._unread -= partitions
-
-    def _on_error(self, error: KafkaError) -> None:
-        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._unreachable_since is None:
-            self._unreachable_since = time.monotonic()
-
-    def _require_hope(self) -> None:
-        if self._unreachable_since is None or self._is_following:
-            return
-        if time.monotonic() - self._unreachable_since > UNREACHABLE_AFTER_S:
-            raise ClusterUnreachable(
-                f"no broker at {self._bootstrap} was reachable for {UNREACHABLE_AFTER_S:.0f} s"
-            )

@@ -17,19 +17,16 @@ Retention may remove records before they are read. The reader goes on with what 
 tells `on_skipped` what it could not hand out.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, NamedTuple, Self, cast
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message, TopicPartition
 
-from tidelog.client.errors import ClusterUnreachable
+from tidelog.client.message_source import UNREACHABLE_AFTER_S, MessageSource, Settings
 from tidelog.client.translation import failure, translated
 
-UNREACHABLE_AFTER_S: Final = 10.0
-_BATCH_RECORDS_MAX: Final = 10_000
 # Without a larger queue librdkafka throttles itself at the speed of one core.
 _QUEUED_RECORDS_MIN: Final = 500_000
 # A second by default, in which a fast reader has long emptied the queue.
@@ -87,24 +84,17 @@ class RangeReader:
         self._next_offsets = {p: wanted.start_offset for p, wanted in self._ranges.items()}
         self._is_following = is_following
         self._on_skipped = on_skipped
-        self._unreachable_since: float | None = None
         is_short = expected_records is not None and expected_records <= _SHORT_READ_RECORDS
+        settings: Settings = {
+            "group.id": "tidelog-reader",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "queued.min.messages": 1 if is_short else _QUEUED_RECORDS_MIN,
+            "fetch.queue.backoff.ms": _FULL_QUEUE_WAIT_MS,
+        }
+        self._source = MessageSource(bootstrap, settings, is_following=is_following)
+        self._consumer = self._source.consumer
         with translated(bootstrap):
-            self._consumer = Consumer(
-                {
-                    "bootstrap.servers": bootstrap,
-                    "group.id": "tidelog-reader",
-                    "enable.auto.commit": False,
-                    "enable.auto.offset.store": False,
-                    "enable.partition.eof": True,
-                    "auto.offset.reset": "error",
-                    "isolation.level": "read_uncommitted",
-                    "queued.min.messages": 1 if is_short else _QUEUED_RECORDS_MIN,
-                    "fetch.queue.backoff.ms": _FULL_QUEUE_WAIT_MS,
-                    "log_level": 0,
-                    "error_cb": self._on_error,
-                }
-            )
             self._consumer.assign(
                 [
                     TopicPartition(topic, partition, wanted.start_offset)
@@ -134,21 +124,10 @@ class RangeReader:
         Raises ClusterUnreachable when there is no progress because no broker has been reachable
         for UNREACHABLE_AFTER_S. For who follows, waiting is the job.
         """
-        messages = self._next_messages(timeout_s)
+        messages = self._source.next_messages(timeout_s)
         records = [record for message in messages if (record := self._accept(message)) is not None]
-        if records:
-            self._unreachable_since = None
-        else:
-            self._require_hope()
+        self._source.judge_progress(has_records=bool(records))
         return records
-
-    def _next_messages(self, timeout_s: float) -> list[Message]:
-        with translated(self._bootstrap):
-            first = self._consumer.poll(timeout_s)
-            if first is None:
-                return []
-            # Asked to wait, consume() waits for all of them, however many there are.
-            return [first, *self._consumer.consume(_BATCH_RECORDS_MAX, 0)]
 
     def _accept(self, message: Message) -> FetchedRecord | None:
         error = message.error()
@@ -205,19 +184,6 @@ class RangeReader:
     def _finish(self, partition: int) -> None:
         del self._ranges[partition]
         self._consumer.pause([TopicPartition(self._topic, partition)])
-
-    def _on_error(self, error: KafkaError) -> None:
-        # Called from within consume(), on our own thread.
-        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._unreachable_since is None:
-            self._unreachable_since = time.monotonic()
-
-    def _require_hope(self) -> None:
-        if self._unreachable_since is None or self._is_following:
-            return
-        if time.monotonic() - self._unreachable_since > UNREACHABLE_AFTER_S:
-            raise ClusterUnreachable(
-                f"no broker at {self._bootstrap} was reachable for {UNREACHABLE_AFTER_S:.0f} s"
-            )
 
 
 def fetched_record(message: Message, partition: int, offset: int) -> FetchedRecord:
