@@ -12,9 +12,8 @@ from functools import partial
 from tidelog.base.errors import ErrorCode, WireError
 from tidelog.broker.peers import PeerUnreachable
 from tidelog.records.batch import Codec
-from tidelog.records.record import Record, encode_batch
+from tidelog.sim.batches import NO_PRODUCER, NO_SEQUENCE, PRODUCE_TIMEOUT_MS, produced_batch
 from tidelog.sim.client import SimulatedClient
-from tidelog.sim.clock import EPOCH_MS
 from tidelog.sim.protocol import (
     INIT_PRODUCER_ID_VERSION,
     PRODUCE_VERSION,
@@ -26,9 +25,6 @@ from tidelog.sim.protocol import (
 )
 from tidelog.wire.api import ApiKey
 
-PRODUCE_TIMEOUT_MS = 3_000
-NO_PRODUCER = (-1, -1)
-ACKS_ALL = -1
 LOOK_AGAIN_SHARE = 0.2
 
 
@@ -159,20 +155,12 @@ class BatchProducer:
             await self._client.look_again()
 
     def _batch(self, partition: int, drawn: Sequence[bytes]) -> bytearray:
-        timestamp_ms = EPOCH_MS + int(asyncio.get_running_loop().time() * 1_000)
-        producer_id, epoch = self._producer
-        return encode_batch(
-            [
-                Record(offset, timestamp_ms, *self.key_and_value(one), ())
-                for offset, one in enumerate(drawn)
-            ],
-            leader_epoch=-1,
+        return produced_batch(
+            [self.key_and_value(one) for one in drawn],
             codec=self.codec(),
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            base_sequence=self._sequences[partition] if self._plan.is_idempotent else -1,
+            producer=self._producer,
+            base_sequence=self._sequences[partition] if self._plan.is_idempotent else NO_SEQUENCE,
             is_transactional=False,
-            is_control=False,
         )
 
     def _encode(self, partition: int, batch: bytearray, number: int, name: str) -> bytes:

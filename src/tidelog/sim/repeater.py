@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.records.batch import Codec
-from tidelog.sim.batch_producer import ACKS_ALL, BatchProducer, ProducerPlan
+from tidelog.sim.batch_producer import BatchProducer, ProducerPlan
+from tidelog.sim.batches import ACKS_ALL
 from tidelog.sim.client import SimulatedClient
 
 NEW_SHARE = 0.3

@@ -16,7 +16,8 @@ from tidelog.broker.peers import Address
 from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, is_compiled
 from tidelog.config.replication import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 from tidelog.core.controller.requests import NewTopic
-from tidelog.sim.batch_producer import ACKS_ALL, ProducerPlan
+from tidelog.sim.batch_producer import ProducerPlan
+from tidelog.sim.batches import ACKS_ALL
 from tidelog.sim.brokers import PORT, SimulatedBroker
 from tidelog.sim.checkers.committed import CommittedChecker
 from tidelog.sim.checkers.high_watermark import HighWatermarkChecker

@@ -34,9 +34,8 @@ from kio.static.primitive import i16, i32, i32Timedelta, i64
 from tidelog.base.errors import ErrorCode, WireError
 from tidelog.broker.peers import PeerUnreachable
 from tidelog.records.batch import Codec
-from tidelog.records.record import Record, encode_batch
+from tidelog.sim.batches import ACKS_ALL, NO_PRODUCER, PRODUCE_TIMEOUT_MS, produced_batch
 from tidelog.sim.client import SimulatedClient
-from tidelog.sim.clock import EPOCH_MS
 from tidelog.sim.coordinated import GROUP, TRANSACTION, CoordinatedClient, Unanswered
 from tidelog.sim.protocol import (
     Produced,
@@ -48,7 +47,6 @@ from tidelog.sim.transaction_ledger import Outcome, Transaction, TransactionLedg
 from tidelog.wire.api import ApiKey
 
 TIMEOUT_MS = 6_000
-PRODUCE_TIMEOUT_MS = 3_000
 INIT_VERSION = 4
 ADD_PARTITIONS_VERSION = 3
 ADD_OFFSETS_VERSION = 3
@@ -56,7 +54,6 @@ ABORT_SHARE = 0.25
 OFFSETS_SHARE = 0.5
 DAWDLE_SHARE = 0.04
 LATE_S = (0.3, 2.0)
-ACKS_ALL = -1
 
 _AGAIN = frozenset(
     {
@@ -107,7 +104,7 @@ class SimulatedTransactor:
         self._partition_count = partition_count
         self._number = first_number
         self._is_version_2 = is_version_2
-        self._producer = (-1, -1)
+        self._producer = NO_PRODUCER
         self._sequences: dict[int, int] = {}
         self._transaction: Transaction | None = None
         self.is_stopping = False
@@ -344,17 +341,12 @@ class SimulatedTransactor:
         return 12 if self._is_version_2 else 11
 
     def _batch(self, value: bytes, sequence: int) -> bytearray:
-        producer_id, epoch = self._producer
-        timestamp_ms = EPOCH_MS + int(asyncio.get_running_loop().time() * 1_000)
-        return encode_batch(
-            [Record(0, timestamp_ms, None, value, ())],
-            leader_epoch=-1,
+        return produced_batch(
+            [(None, value)],
             codec=Codec.NONE,
-            producer_id=producer_id,
-            producer_epoch=epoch,
+            producer=self._producer,
             base_sequence=sequence,
             is_transactional=True,
-            is_control=False,
         )
 
     def _encode(self, partition: int, batch: bytearray, number: int, name: str) -> bytes:

@@ -13,7 +13,8 @@ from tidelog.base.errors import ErrorCode, WireError
 from tidelog.broker.peers import Address, PeerUnreachable
 from tidelog.records.batch import iter_headers
 from tidelog.records.record import decode_records
-from tidelog.sim.batch_producer import ACKS_ALL, BatchProducer, ProducerPlan
+from tidelog.sim.batch_producer import BatchProducer, ProducerPlan
+from tidelog.sim.batches import ACKS_ALL
 from tidelog.sim.client import SimulatedClient
 from tidelog.sim.ledger import Acknowledged, Consumed, Ledger
 from tidelog.sim.protocol import FETCH_VERSION, decode_partition_fetch, encode_partition_fetch

@@ -12,7 +12,7 @@ from tidelog.base.ids import Offset
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.records.batch import iter_headers
 from tidelog.records.record import decode_records
-from tidelog.sim.batch_producer import ACKS_ALL
+from tidelog.sim.batches import ACKS_ALL
 from tidelog.sim.observation import Cluster, Sight
 
 _READ_BYTES = 2**20

@@ -8,7 +8,7 @@ enough.
 from collections.abc import Sequence
 
 from tidelog.broker.partition_runner import PartitionRunner
-from tidelog.sim.batch_producer import ACKS_ALL
+from tidelog.sim.batches import ACKS_ALL
 from tidelog.sim.ledger import Acknowledged, Consumed
 from tidelog.sim.observation import Cluster, Sight
 from tidelog.sim.process import Process
