@@ -33,6 +33,7 @@ Kafka takes the directory offline, but then nothing would ever be removed from i
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from tidelog.base.errors import DamagedLog, DiskFull, RequestRefused, StorageError
@@ -76,6 +77,7 @@ class Cleaner:
         self._config = config
         self._partitions = partitions
         self._clock = clock
+        self._is_reconfigured = asyncio.Event()
         self._paced_until_s = 0.0
         self._given_up: set[TopicPartition] = set()
         self.uncleanable: dict[TopicPartition, Log] = {}
@@ -83,7 +85,9 @@ class Cleaner:
 
     def on_config(self, config: LogConfig) -> None:
         """The broker's settings are these now; what is under way ends as it began."""
-        self._config = config
+        if config != self._config:
+            self._config = config
+            self._is_reconfigured.set()
 
     async def run(self) -> None:
         """Compact whatever is due, until cancelled."""
@@ -91,8 +95,15 @@ class Cleaner:
             return
         while True:
             await self.clean_all()
-            backoff_s = self._config.log_cleaner_backoff_ms / 1000
-            await asyncio.sleep(min(max(backoff_s, _PAUSE_MIN_S), _SLEEP_MAX_S))
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """For `log.cleaner.backoff.ms`, or until there are new settings: it may be shorter now."""
+        self._is_reconfigured.clear()
+        backoff_s = self._config.log_cleaner_backoff_ms / 1000
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(max(backoff_s, _PAUSE_MIN_S), _SLEEP_MAX_S)):
+                await self._is_reconfigured.wait()
 
     async def clean_all(self) -> None:
         """Compact until nothing is due, but for what had to be given up.

@@ -148,6 +148,21 @@ async def test_it_runs_in_its_rhythm_until_cancelled() -> None:
 
 
 @in_virtual_time
+async def test_a_shorter_pause_does_not_wait_for_the_end_of_the_longer_one() -> None:
+    async with broker_world() as world:
+        await compacted_world(world)
+        cleaner = cleaner_of(world, log_cleaner_backoff_ms=str(HOUR_MS))
+        task = asyncio.create_task(cleaner.run())
+        await asyncio.sleep(1)
+        await write(world, [b"a", b"a"])
+        cleaner.on_config(BrokerConfig.load({"log.cleaner.backoff.ms": "5000"}).log)
+        await asyncio.sleep(6)
+        assert world.stored_offsets("t") == [1]
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@in_virtual_time
 async def test_it_does_not_run_where_it_is_switched_off() -> None:
     async with broker_world() as world:
         await compacted_world(world)
