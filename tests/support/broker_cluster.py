@@ -4,7 +4,7 @@ Each may be stopped, killed and started again by itself; what somebody wants to 
 is asked of the brokers that run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Generic, Self, TypeVar
 
@@ -82,9 +82,12 @@ class BrokerCluster(Generic[Process]):
         running = [one.bootstrap for one in self.brokers.values() if one.is_running]
         return AdminClient({"bootstrap.servers": ",".join(running), "log_level": 0})
 
-    def create(self, topic: str, *replicas: Sequence[int]) -> None:
+    def create(
+        self, topic: str, *replicas: Sequence[int], config: Mapping[str, str] | None = None
+    ) -> None:
         """A topic whose partitions have these replicas."""
-        new = NewTopic(topic, len(replicas), replica_assignment=[list(one) for one in replicas])
+        placed = [list(one) for one in replicas]
+        new = NewTopic(topic, len(replicas), replica_assignment=placed, config=dict(config or {}))
         admin = self.admin()  # Its futures die with it.
         admin.create_topics([new])[topic].result(WAIT_TIMEOUT_S)
 

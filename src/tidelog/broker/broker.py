@@ -190,7 +190,7 @@ class Broker:
             config=self.config.log, partitions=self.partitions, clock=self._ports.clock
         )
         replicas.on_config_changed(lambda config: cleaner.on_config(config.log))
-        groups = self._groups(loop, tasks)
+        groups = self._groups(loop, tasks, replicas)
         groups.on_image(image, changes_between(EMPTY_IMAGE, image))
         markers = self._markers(loop)
         transactions = self._transactions(loop, tasks, markers)
@@ -523,9 +523,9 @@ class Broker:
         )
 
     def _groups(
-        self, loop: asyncio.AbstractEventLoop, tasks: asyncio.TaskGroup
+        self, loop: asyncio.AbstractEventLoop, tasks: asyncio.TaskGroup, replicas: Replicas
     ) -> GroupCoordinator:
-        return group_coordinator(
+        groups = group_coordinator(
             self.config.groups,
             self.config.consumer_groups,
             broker_id=self.config.broker_id,
@@ -535,6 +535,8 @@ class Broker:
             loop=loop,
             tasks=tasks,
         )
+        replicas.on_config_changed(lambda config: groups.on_config(config.consumer_groups))
+        return groups
 
     def _markers(self, loop: asyncio.AbstractEventLoop) -> WriteTxnMarkersHandler:
         return WriteTxnMarkersHandler(

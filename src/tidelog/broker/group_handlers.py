@@ -42,7 +42,7 @@ def group_coordinator(
     settings = GroupSettings(consumer_config)
     shards = Coordinators(
         CONSUMER_OFFSETS,
-        GroupShards(config, consumer_config, topics, settings, tasks),
+        GroupShards(config, topics, settings, tasks),
         broker_id=broker_id,
         partitions=partitions,
         clock=clock,

@@ -44,7 +44,6 @@ class GroupShards:
     def __init__(
         self,
         config: GroupsConfig,
-        consumer_config: ConsumerGroupsConfig,
         topics: GroupTopics,
         settings: GroupSettings,
         tasks: asyncio.TaskGroup,
@@ -54,14 +53,13 @@ class GroupShards:
         self._tasks = tasks
         self._aside = Aside()
         self._config = config
-        self._consumer_config = consumer_config
         self.codec = Codec(config.offsets_topic_compression_codec)
 
     def create(self, *, leader_epoch: int, record_max_bytes: int) -> GroupShard:
         return GroupShard(
             config=self._config,
             record_max_bytes=record_max_bytes,
-            consumer_config=self._consumer_config,
+            consumer_config=self._settings.default,
             consumer_configs=self._settings.current,
             topics=self.topics.current,
             assigned_at_once_max=ASSIGNED_AT_ONCE_MAX,
@@ -142,7 +140,7 @@ class GroupCoordinator:
     def _informed(self, decide: Decide, shard: GroupShard, token: Token, now_ms: int) -> Effects:
         """Shards learn of it when they are asked something: one that loads is not told."""
         shard.know_topics(self.topics.current)
-        shard.know_configs(self._settings.current)
+        shard.know_configs(self._settings.default, self._settings.current)
         return decide(shard, token, now_ms)
 
     def ask_all(self, decide: Decide) -> "list[asyncio.Future[object]]":
@@ -155,6 +153,10 @@ class GroupCoordinator:
         refused.set_exception(RequestRefused(code))
         refused.exception()  # Whoever asked may be gone before it looks.
         return refused
+
+    def on_config(self, config: ConsumerGroupsConfig) -> None:
+        """The broker's settings are these now."""
+        self._settings.on_config(config)
 
     def on_image(self, image: ClusterImage, changes: Sequence[Change]) -> None:
         """Offsets of deleted topics are deleted too."""

@@ -72,6 +72,7 @@ class ConsumerGroupsConfig:
         ConfigType.INT,
         "Least time between two assignments of one group.",
         minimum=0,
+        dynamic=True,
     )
     group_consumer_min_assignment_interval_ms: int = option(
         "group.consumer.min.assignment.interval.ms",

@@ -311,8 +311,14 @@ class GroupShard:
             if isinstance(group, ConsumerGroup):
                 group.on_topics()
 
-    def know_configs(self, configs: Mapping[str, ConsumerGroupsConfig]) -> None:
-        """Settings of single groups are these now. They count from a member's next heartbeat on."""
+    def know_configs(
+        self, default: ConsumerGroupsConfig, configs: Mapping[str, ConsumerGroupsConfig]
+    ) -> None:
+        """Groups have these settings now, single groups their own.
+
+        They count from a member's next heartbeat on.
+        """
+        self._context.consumer_config = default
         self._context.consumer_configs = configs
 
     def on_consumer_describe(self, group_id: str, token: Token, now_ms: int) -> Effects:

@@ -299,12 +299,7 @@ async def test_a_client_without_a_rebalance_time_out_has_that_of_its_session() -
 async def test_a_damaged_record_leaves_the_others() -> None:
     async with grouped() as one:
         config = one.controlled.world.config
-        kind = GroupShards(
-            config.groups,
-            config.consumer_groups,
-            GroupTopics(),
-            GroupSettings(config.consumer_groups),
-            asyncio.TaskGroup(),
-        )
+        settings = GroupSettings(config.consumer_groups)
+        kind = GroupShards(config.groups, GroupTopics(), settings, asyncio.TaskGroup())
         assert kind.decode(b"\x00\x01\x00", b"") is None
         assert kind.decode(b"\x00\x02\x00\x01g", None) is not None

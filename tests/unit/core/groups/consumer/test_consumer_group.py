@@ -147,9 +147,10 @@ def test_settings_of_the_group_count_from_the_next_heartbeat_on() -> None:
     config = ConsumerGroupsConfig(
         group_consumer_min_session_timeout_ms=1, group_consumer_session_timeout_ms=9_000
     )
-    world.shard.know_configs({"another": config})
+    world.shard.know_configs(AT_ONCE, {"another": config})
     assert _answered(anna.beat()).heartbeat_interval_ms == 5_000
-    world.shard.know_configs({GROUP: replace(config, group_consumer_heartbeat_interval_ms=6_000)})
+    own = replace(config, group_consumer_heartbeat_interval_ms=6_000)
+    world.shard.know_configs(AT_ONCE, {GROUP: own})
     assert _answered(anna.beat()).heartbeat_interval_ms == 6_000
     world.advance(8_999)
     bert.beat()
@@ -370,6 +371,17 @@ def test_assignments_are_made_no_more_often_than_the_interval() -> None:
     assert world.describe_consumers().assignment_epoch == 4
     beat_until_quiet(anna, bert, carl)
     assert sorted(len(one.owned) for one in (anna, bert, carl)) == [1, 1, 2]
+
+
+def test_an_interval_that_changes_counts_from_the_next_heartbeat_on() -> None:
+    world = _world(replace(AT_ONCE, group_consumer_assignment_interval_ms=15_000))
+    anna, bert = _consumers(world, "anna", "bert")
+    anna.beat()
+    bert.beat()
+    assert world.describe_consumers().assignment_epoch == 2
+    world.shard.know_configs(AT_ONCE, {})
+    bert.beat()
+    assert world.describe_consumers().assignment_epoch == 3
 
 
 def test_most_members_choose_the_assignor() -> None:
