@@ -4,7 +4,9 @@ As `test_group_answers.py` does for classic groups: stories in the protocol's ow
 broker of either kind.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -22,24 +24,31 @@ from tests.compatibility.test_group_answers import (
 )
 from tests.support.kafka_process import KafkaProcess
 from tests.support.kio_codec import Values, milliseconds
+from tests.support.raw_client import RawClient
 from tidelog.wire.api import ApiKey
 
 pytestmark = pytest.mark.one_broker
 
 
+@contextmanager
+def both(folder: Path, settings: Mapping[str, str]) -> Iterator[list[int]]:
+    """The ports of a broker of ours and of a Kafka, each alone."""
+    with (
+        new_broker(folder / "ours", settings) as ours,
+        KafkaProcess(folder / "theirs", settings, heap_mib=256) as theirs,
+    ):
+        yield [ours.port, theirs.port]
+
+
 @pytest.fixture(scope="module")
 def pair(kafka_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GroupPair]:
-    folder = tmp_path_factory.mktemp("pair")
     settings = {
         **SETTINGS,
         "group.consumer.assignment.interval.ms": "0",
         "group.consumer.max.size": "3",
     }
-    with (
-        new_broker(folder / "ours", settings) as ours,
-        KafkaProcess(folder / "theirs", settings, heap_mib=256) as theirs,
-    ):
-        pair = GroupPair([ours.port, theirs.port])
+    with both(tmp_path_factory.mktemp("pair"), settings) as ports:
+        pair = GroupPair(ports)
         pair.prepare()
         yield pair
         pair.close()
@@ -75,6 +84,33 @@ def describe(pair: GroupPair, *group_ids: str) -> None:
     values = {"group_ids": group_ids, "include_authorized_operations": True}
     for version in versions(ApiKey.CONSUMER_GROUP_DESCRIBE):
         pair.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, version, values)
+
+
+def advertised(port: int) -> set[int]:
+    software = {"client_software_name": "story", "client_software_version": "1"}
+    with RawClient(port) as client:
+        answer = client.request(ApiKey.API_VERSIONS, 3, software)
+    return {int(one.api_key) for one in answer.api_keys}
+
+
+def test_a_protocol_that_is_switched_off_is_advertised_and_refused(
+    kafka_jars: None, tmp_path: Path
+) -> None:
+    settings = {**SETTINGS, "group.coordinator.rebalance.protocols": "classic"}
+    with both(tmp_path, settings) as ports:
+        for port in ports:
+            assert advertised(port) >= {
+                ApiKey.CONSUMER_GROUP_HEARTBEAT,
+                ApiKey.CONSUMER_GROUP_DESCRIBE,
+            }
+        pair = GroupPair(ports)
+        pair.prepare()
+        refused = beat(pair, heartbeat("g", "ann"))
+        assert refused["error_code"] == "unsupported_version"
+        beat(pair, heartbeat("", "", 7))
+        describe(pair, "g", "")
+        pair.ask(ApiKey.JOIN_GROUP, 9, joining("g"), who="ann")
+        pair.close()
 
 
 def test_requests_that_make_no_sense(pair: GroupPair) -> None:

@@ -115,7 +115,9 @@ def admin_handlers(
         ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatHandler(
             groups=groups, config=replicas.config.consumer_groups
         ),
-        ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeHandler(groups=groups),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeHandler(
+            groups=groups, config=replicas.config.consumer_groups
+        ),
         ApiKey.DESCRIBE_GROUPS: DescribeGroupsHandler(groups=groups),
         ApiKey.LIST_GROUPS: ListGroupsHandler(groups=groups),
         ApiKey.DELETE_GROUPS: DeleteGroupsHandler(groups=groups),

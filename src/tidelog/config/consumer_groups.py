@@ -1,15 +1,34 @@
 """Settings of groups that use the consumer protocol (KIP-848)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from tidelog.base.errors import ConfigError
 from tidelog.config.option import INT_MAX, ConfigType, option
+
+CLASSIC_PROTOCOL: Final = "classic"
+CONSUMER_PROTOCOL: Final = "consumer"
+
+# Kafka's own assignors may also be given by the names of their classes.
+_ASSIGNOR_CLASSES: Final[Mapping[str, str]] = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupsConfig:
     """What the coordinator tells its members, and how it assigns."""
 
+    group_coordinator_rebalance_protocols: tuple[str, ...] = option(
+        "group.coordinator.rebalance.protocols",
+        (CLASSIC_PROTOCOL, CONSUMER_PROTOCOL),
+        ConfigType.LIST,
+        "Protocols of groups that are served. classic is always one of them; without consumer "
+        "there are no groups of the consumer protocol. share and streams have no effect.",
+        choices=(CONSUMER_PROTOCOL, CLASSIC_PROTOCOL, "share", "streams"),
+    )
     group_consumer_session_timeout_ms: int = option(
         "group.consumer.session.timeout.ms",
         45_000,
@@ -64,7 +83,7 @@ class ConsumerGroupsConfig:
         ("uniform", "range"),
         ConfigType.LIST,
         "Assignors that members may choose from; the first is used if none does.",
-        choices=("uniform", "range"),
+        choices=("uniform", "range", *_ASSIGNOR_CLASSES),
     )
     group_consumer_assignment_interval_ms: int = option(
         "group.consumer.assignment.interval.ms",
@@ -102,18 +121,36 @@ class ConsumerGroupsConfig:
         "Whether a group may change between the classic and the consumer protocol while it has "
         "members.",
         choices=("disabled", "upgrade", "downgrade", "bidirectional"),
+        any_case=True,
     )
+
+    @property
+    def is_served(self) -> bool:
+        """Whether there are groups of the consumer protocol at all."""
+        return CONSUMER_PROTOCOL in self.group_coordinator_rebalance_protocols
+
+    @property
+    def assignors(self) -> tuple[str, ...]:
+        """What `group.consumer.assignors` stands for, by the names that members use."""
+        given = self.group_consumer_assignors
+        return tuple(dict.fromkeys(_ASSIGNOR_CLASSES.get(name, name) for name in given))
 
     @property
     def may_upgrade(self) -> bool:
         """A classic group becomes one of the consumer protocol with its members in it."""
-        return self.group_consumer_migration_policy in {"upgrade", "bidirectional"}
+        return self.group_consumer_migration_policy.lower() in {"upgrade", "bidirectional"}
 
     @property
     def may_downgrade(self) -> bool:
-        return self.group_consumer_migration_policy in {"downgrade", "bidirectional"}
+        return self.group_consumer_migration_policy.lower() in {"downgrade", "bidirectional"}
 
     def __post_init__(self) -> None:
+        if CLASSIC_PROTOCOL not in self.group_coordinator_rebalance_protocols:
+            given = ",".join(self.group_coordinator_rebalance_protocols)
+            raise ConfigError(
+                f"group.coordinator.rebalance.protocols is '{given}' but must have "
+                f"{CLASSIC_PROTOCOL} among them"
+            )
         if not self.group_consumer_assignors:
             raise ConfigError("group.consumer.assignors is empty but must name at least one")
         _require_between(

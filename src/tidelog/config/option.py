@@ -55,8 +55,9 @@ class Setting:
     """Everything known about one setting but its value.
 
     `also` are values outside the bounds that are allowed nevertheless (Kafka's -1 for "the
-    codec's own level"). `pattern` must match the whole text where it is given. A dynamic setting
-    may change while the broker runs.
+    codec's own level"). `choices` are compared without regard to case where `is_any_case`.
+    `pattern` must match the whole text where it is given. A dynamic setting may change while the
+    broker runs.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Setting:
     maximum: float | None
     also: tuple[int, ...]
     choices: tuple[str, ...]
+    is_any_case: bool
     pattern: str | None
     is_dynamic: bool
 
@@ -150,6 +152,8 @@ class Setting:
 
     def _require_choice(self, value: Any, text: str) -> None:
         chosen = value if isinstance(value, tuple) else (value,)
+        if self.is_any_case:
+            chosen = tuple(one.lower() for one in chosen)
         if not set(chosen) <= set(self.choices):
             raise self._refused(text, f"must be one of {', '.join(self.choices)}")
 
@@ -171,6 +175,7 @@ def option(
     maximum: float | None = None,
     also: tuple[int, ...] = (),
     choices: tuple[str, ...] = (),
+    any_case: bool = False,
     pattern: str | None = None,
     dynamic: bool = False,
 ) -> T:
@@ -185,6 +190,7 @@ def option(
         maximum=maximum,
         also=also,
         choices=choices,
+        is_any_case=any_case,
         pattern=pattern,
         is_dynamic=dynamic,
     )

@@ -27,6 +27,7 @@ from tidelog.broker.group_shards import GroupCoordinator
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
 from tidelog.broker.handlers.coordinated import Outcome, outcome
 from tidelog.broker.handlers.describe_groups import ALL_GROUP_OPERATIONS
+from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.core.groups.consumer.requests import ConsumerDescription, DescribedConsumer
 from tidelog.core.groups.topics import Topics
 from tidelog.wire.metadata import NO_OPERATIONS
@@ -40,6 +41,7 @@ class ConsumerGroupDescribeHandler:
     """Each group has an answer of its own, and one however often it is named."""
 
     groups: GroupCoordinator
+    config: ConsumerGroupsConfig
 
     async def handle(
         self, request: ConsumerGroupDescribeRequest, context: RequestContext
@@ -63,6 +65,8 @@ class ConsumerGroupDescribeHandler:
         return Postponed(wait)
 
     def _ask(self, group_id: str) -> "asyncio.Future[object]":
+        if not self.config.is_served:
+            return self.groups.refuse(ErrorCode.UNSUPPORTED_VERSION)
         if not group_id:
             return self.groups.refuse(ErrorCode.INVALID_GROUP_ID)
         return self.groups.ask(

@@ -47,6 +47,8 @@ class ConsumerGroupHeartbeatHandler:
     ) -> object:
         async def wait() -> ConsumerGroupHeartbeatResponse:
             try:
+                if not self.config.is_served:
+                    raise RequestRefused(ErrorCode.UNSUPPORTED_VERSION)
                 self._require_sound(request, context.api_version)
                 heartbeat = self._heartbeat(request, context)
                 answer = await self.groups.ask(
@@ -78,7 +80,7 @@ class ConsumerGroupHeartbeatHandler:
             _require(request.instance_id is not None, "InstanceId can't be null.")
         else:
             _require(epoch >= LEAVING_EPOCH, "MemberEpoch is invalid.")
-        offered = self.config.group_consumer_assignors
+        offered = self.config.assignors
         if request.server_assignor is not None and request.server_assignor not in offered:
             raise RequestRefused(
                 ErrorCode.UNSUPPORTED_ASSIGNOR,

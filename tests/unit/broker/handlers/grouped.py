@@ -1,7 +1,7 @@
 """A broker that coordinates groups, and its clients."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -42,7 +42,9 @@ class Grouped:
             ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatHandler(
                 groups=groups, config=controlled.world.config.consumer_groups
             ),
-            ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeHandler(groups=groups),
+            ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeHandler(
+                groups=groups, config=controlled.world.config.consumer_groups
+            ),
             ApiKey.DESCRIBE_GROUPS: DescribeGroupsHandler(groups=groups),
             ApiKey.LIST_GROUPS: ListGroupsHandler(groups=groups),
             ApiKey.DELETE_GROUPS: DeleteGroupsHandler(groups=groups),
@@ -131,10 +133,10 @@ def syncing(member_id: str, generation: int) -> Values:
 
 
 @asynccontextmanager
-async def grouped(*, with_topics: bool = True, **settings: str) -> AsyncIterator[Grouped]:
-    """`settings` beside SETTINGS, with _ in place of dots."""
-    others = {name.replace("_", "."): value for name, value in settings.items()}
-    async with controlled_world({**SETTINGS, **others}) as controlled:
+async def grouped(
+    settings: Mapping[str, str] | None = None, *, with_topics: bool = True
+) -> AsyncIterator[Grouped]:
+    async with controlled_world({**SETTINGS, **(settings or {})}) as controlled:
         one = Grouped(controlled)
         if with_topics:
             await one.create_topics()

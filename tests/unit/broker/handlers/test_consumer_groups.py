@@ -88,7 +88,7 @@ async def test_a_member_whose_assignment_fits_into_no_record_is_told_and_so_is_t
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """H7"""
-    async with grouped(message_max_bytes="200") as one:
+    async with grouped({"message.max.bytes": "200"}) as one:
         answer = await beat(one, beating())
         assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert "max.message.bytes" in answer.error_message
@@ -133,6 +133,17 @@ async def test_what_is_not_sound_is_refused(values: Values, code: ErrorCode) -> 
         answer = await beat(one, values)
         assert answer.error_code == code
         assert (answer.member_epoch, answer.assignment) == (0, None)
+
+
+@pytest.mark.parametrize("values", [beating(), beating(3, group_id="", member_id="")])
+@in_virtual_time
+async def test_nobody_joins_where_the_protocol_is_switched_off(values: Values) -> None:
+    async with grouped({"group.coordinator.rebalance.protocols": "classic"}) as one:
+        answer = await beat(one, values)
+        assert (answer.error_code, answer.error_message) == (ErrorCode.UNSUPPORTED_VERSION, None)
+        described = await describe(one, "g", "")
+        assert [group.error_code for group in described] == [ErrorCode.UNSUPPORTED_VERSION] * 2
+        assert not (await one.join("")).members
 
 
 @in_virtual_time

@@ -358,7 +358,7 @@ class ConsumerGroup:
 
     def assignor(self) -> str:
         """What most members ask for; the broker's first if none asks."""
-        offered = self.config.group_consumer_assignors
+        offered = self.config.assignors
         votes = Counter(
             member.subscription.assignor
             for member in self.members.by_id.values()
