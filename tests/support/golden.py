@@ -4,6 +4,7 @@ import base64
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _GOLDEN = Path(__file__).parent.parent / "compatibility" / "golden"
 
@@ -12,6 +13,14 @@ def kafka_api_versions() -> dict[int, tuple[int, int]]:
     """Lowest and highest version that Kafka 4.3.0 advertises, by api key."""
     recorded = json.loads((_GOLDEN / "kafka-4.3.0-api-versions.json").read_text("utf-8"))
     return {int(key): (lowest, highest) for key, (lowest, highest) in recorded.items()}
+
+
+def kafka_settings() -> dict[str, dict[str, dict[str, Any]]]:
+    """Settings of Kafka 4.3.0 by kind and name, as record_settings.py describes them."""
+    recorded: dict[str, dict[str, dict[str, Any]]] = json.loads(
+        (_GOLDEN / "kafka-4.3.0-settings.json").read_text("utf-8")
+    )
+    return recorded
 
 
 def kafka_produce_codes() -> dict[str, int]:

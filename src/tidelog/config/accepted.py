@@ -9,67 +9,43 @@ from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 
 from tidelog.base.errors import ConfigError
+from tidelog.config.kafka_only import KAFKA_ONLY
 
 FAMILIES: tuple[str, ...] = (
-    "alter.log.dirs.replication.quota.",
-    "controller.quorum.",
-    "controller.quota.",
-    "delegation.token.",
-    "group.consumer.",
-    "group.coordinator.",
-    "group.share.",
-    "group.streams.",
-    "kafka.metrics.",
+    "config.providers.",
     "listener.name.",
-    "metadata.",
-    "metric.",
-    "metrics.",
-    "quota.",
-    "remote.",
-    "replication.quota.",
-    "sasl.",
-    "share.",
-    "socket.connection.",
-    "ssl.",
+    "password.encoder.",
+    "rlmm.config.",
+    "rsm.config.",
     "zookeeper.",
 )
+"""What these begin with is named by who writes the file, or by a Kafka that is no more."""
 
-NAMES: frozenset[str] = frozenset(
+OLD_NAMES: frozenset[str] = frozenset(
     {
         "advertised.host.name",
         "advertised.port",
-        "alter.config.policy.class.name",
         "broker.id.generation.enable",
-        "client.quota.callback.class",
-        "config.providers",
-        "connection.failed.authentication.delay.ms",
-        "connections.max.reauth.ms",
-        "controller.socket.timeout.ms",
-        "cordoned.log.dirs",
-        "create.topic.policy.class.name",
-        "delete.records.purgatory.purge.interval.requests",
-        "early.start.listeners",
-        "fetch.purgatory.purge.interval.requests",
-        "follower.fetch.last.tiered.offset.enable",
+        "control.plane.listener.name",
+        "controlled.shutdown.retry.backoff.ms",
+        "delegation.token.master.key",
+        "group.coordinator.new.enable",
         "host.name",
-        "initial.broker.registration.timeout.ms",
         "inter.broker.protocol.version",
-        "log.dir.failure.timeout.ms",
+        "log.message.downconversion.enable",
         "log.message.format.version",
-        "num.replica.alter.log.dirs.threads",
+        "log.message.timestamp.difference.max.ms",
+        "offsets.commit.required.acks",
         "password.encoder.secret",
         "port",
-        "principal.builder.class",
-        "process.roles",
-        "producer.purgatory.purge.interval.requests",
+        "quota.consumer.default",
+        "quota.producer.default",
         "reserved.broker.max.id",
-        "security.providers",
-        "telemetry.max.bytes",
-        "transaction.two.phase.commit.enable",
-        "unstable.api.versions.enable",
-        "unstable.feature.versions.enable",
     }
 )
+"""Of brokers before 4.0."""
+
+NAMES: frozenset[str] = KAFKA_ONLY | OLD_NAMES
 
 # The value that is harmless, because it is what happens anyway.
 REFUSED: Mapping[str, str] = {

@@ -1,6 +1,8 @@
 """G1: which versions are served, and the header in front of every request."""
 
+import re
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -27,6 +29,7 @@ from tidelog.wire.api import (
     response_header_version,
 )
 
+DIVERGENCES = Path(__file__).parents[3] / "docs" / "divergences.md"
 KIO_VERSIONS = [(key, version) for key in api_key_map for version in kio_versions(key)]
 
 
@@ -41,6 +44,12 @@ def test_only_produce_is_advertised_wider_than_it_is_served() -> None:
     wider = {key for key in ADVERTISED if ADVERTISED[key] != SUPPORTED[key]}
     assert wider == {ApiKey.PRODUCE}
     assert ADVERTISED[ApiKey.PRODUCE].highest == SUPPORTED[ApiKey.PRODUCE].highest
+
+
+@pytest.mark.parametrize("key", sorted(kafka_api_versions().keys() - ADVERTISED.keys()))
+def test_an_api_that_only_kafka_has_is_in_the_list_of_differences(key: int) -> None:
+    name = ApiKey(key).name.title().replace("_", "")
+    assert re.search(rf"\b{name}\b", DIVERGENCES.read_text("utf-8"))
 
 
 def test_api_keys_have_the_names_of_the_message_library() -> None:
