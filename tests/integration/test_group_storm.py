@@ -62,9 +62,9 @@ class FailTheTest:
         return PromiseBroken(f"{promise}: {detail}")
 
 
-def nobody_knows(_group: str, _address: Address) -> bool:
-    """Who coordinates a group is not seen from here: P16 is not looked at."""
-    return False
+def answers_as_coordinator(_group: str, _address: Address) -> bool:
+    """Whoever answers coordinates: brokers are killed here, and none is cut off from the others."""
+    return True
 
 
 class Storm:
@@ -117,7 +117,7 @@ class Storm:
                 topic=TOPIC,
                 partition_count=PARTITION_COUNT,
                 pace=PACE,
-                is_coordinator=nobody_knows,
+                is_coordinator=answers_as_coordinator,
             )
         return ConsumerMember(
             client,
@@ -128,7 +128,7 @@ class Storm:
             instance_id=None,
             name_of=lambda _topic_id: TOPIC,
             pace=PACE,
-            is_coordinator=nobody_knows,
+            is_coordinator=answers_as_coordinator,
         )
 
     def end(self) -> None:
@@ -204,6 +204,9 @@ async def weather(cluster: ThreeBrokers, protocol: str) -> None:
     generations = {one.generation for one in storm.ledger.commits}
     assert len(generations) > 3
     assert len(storm.ledger.commits) > MEMBER_COUNT
+    # P16 is about these: who has what, and for how long it is a member.
+    assert len(storm.ledger.holdings[GROUP]) > PARTITION_COUNT
+    assert sum(map(len, storm.ledger.leases.values())) > MEMBER_COUNT
 
 
 async def until_more(storm: Storm) -> None:
