@@ -5,10 +5,11 @@ Members share partitions, commit, come and go; who comes after them starts where
 
 import asyncio
 import json
+import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -25,13 +26,20 @@ from tests.compatibility.kafka_peer import Broker, new_broker
 from tests.support.clients import numbered_records, send
 from tests.support.confluent import admin_client, new_consumer, only
 from tests.support.kafka_tools import KafkaTools
+from tests.support.kio_codec import milliseconds
+from tests.support.raw_client import RawClient
 from tests.support.server_process import wait_until
 from tests.support.subject import BROKER_COUNT
 from tests.support.topics import new_topic, unused_name
+from tidelog.wire.api import ApiKey
 
 PARTITION_COUNT = 6
 RECORD_COUNT = 120
+PER_PARTITION = RECORD_COUNT // PARTITION_COUNT
+GENERATIONS_MAX = 50
 TIMEOUT_S = 45.0
+ASSIGNED, REVOKED, LOST = "assigned", "revoked", "lost"
+COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 SETTINGS = {
     "offsets.topic.replication.factor": str(BROKER_COUNT),
     "offsets.topic.num.partitions": "5",
@@ -65,6 +73,17 @@ def fill(broker: Broker, topic: str) -> None:
         send(broker.bootstrap, topic, records, partition=partition, settings={})
 
 
+class Told(NamedTuple):
+    """Partitions that became a member's own, or did not stay so."""
+
+    what: str
+    partitions: frozenset[int]
+
+    @classmethod
+    def of(cls, what: str, partitions: Sequence[TopicPartition]) -> "Told":
+        return cls(what, frozenset(one.partition for one in partitions))
+
+
 class Members:
     """Consumers of one group, each with a thread that polls, as applications have it."""
 
@@ -75,6 +94,9 @@ class Members:
         self._stopping: list[threading.Event] = []
         self._threads: list[threading.Thread] = []
         self._assigned: list[set[int]] = []
+        self.waits_for_commits = True
+        self.told: list[list[Told]] = []
+        """What each was told of its partitions, in order."""
         self.read: list[tuple[int, int]] = []
         """Partition and offset of everything that any of them read."""
 
@@ -97,7 +119,14 @@ class Members:
                 **settings,
             }
         )
-        consumer.subscribe([self._topic])
+        told: list[Told] = []
+        consumer.subscribe(
+            [self._topic],
+            on_assign=lambda _, partitions: told.append(Told.of(ASSIGNED, partitions)),
+            on_revoke=lambda _, partitions: told.append(Told.of(REVOKED, partitions)),
+            on_lost=lambda _, partitions: told.append(Told.of(LOST, partitions)),
+        )
+        self.told.append(told)
         stopping = threading.Event()
         number = len(self._threads)
         thread = threading.Thread(target=self._poll, args=(number, consumer, stopping))
@@ -116,7 +145,10 @@ class Members:
                 continue
             self.read.append(_place(message))
             with suppress(KafkaException):  # A rebalance may come between; it is read again then.
-                consumer.commit(message=message, asynchronous=False)
+                if self.waits_for_commits:
+                    consumer.commit(message=message, asynchronous=False)
+                else:
+                    consumer.commit(message=message, asynchronous=True)
         consumer.close()
 
     def stop(self, number: int) -> None:
@@ -151,7 +183,7 @@ def everything() -> list[tuple[int, int]]:
     return [(p, offset) for p in range(PARTITION_COUNT) for offset in range(per_partition)]
 
 
-@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
+@pytest.mark.parametrize("assignor", ["range", "roundrobin"])
 def test_members_share_the_partitions_as_they_come_and_go(
     broker: Broker, topic: str, assignor: str
 ) -> None:
@@ -166,6 +198,120 @@ def test_members_share_the_partitions_as_they_come_and_go(
         wait_until(
             lambda: set(members.read) == set(everything()), within_s=TIMEOUT_S, what="all records"
         )
+
+
+def test_cooperative_members_give_up_only_what_moves(broker: Broker, topic: str) -> None:
+    with Members(broker, unused_name(), topic, **COOPERATIVE) as members:
+        first = members.start()
+        members.until_shared(first)
+        second, third = members.start(), members.start()
+        members.until_shared(first, second, third)
+        (kept,) = members.assignments(first)
+        given_up = [one for what, some in members.told[first] if what != ASSIGNED for one in some]
+        assert len(kept) == PARTITION_COUNT // 3
+        assert sorted([*given_up, *kept]) == list(range(PARTITION_COUNT)), members.told[first]
+        before = [len(members.told[number]) for number in (first, third)]
+        members.stop(second)
+        members.until_shared(first, third)
+        for number, count in zip((first, third), before, strict=True):
+            assert {what for what, _ in members.told[number][count:]} == {ASSIGNED}
+        wait_until(
+            lambda: set(members.read) == set(everything()), within_s=TIMEOUT_S, what="all records"
+        )
+
+
+def test_a_cooperative_member_goes_on_with_what_it_keeps_while_others_are_waited_for(
+    broker: Broker, topic: str
+) -> None:
+    """Another joins and does not come back for the partitions that it was promised."""
+    group = unused_name()
+    admin = admin_client(broker.bootstrap)
+
+    def is_waiting() -> bool:
+        state = only(admin.describe_consumer_groups([group])).state
+        return state is ConsumerGroupState.PREPARING_REBALANCING
+
+    with Members(broker, group, topic, **COOPERATIVE) as members:
+        members.waits_for_commits = False  # They go the way on which the answer to a join is due.
+        first = members.start()
+        wait_until(
+            lambda: len(members.read) == RECORD_COUNT, within_s=TIMEOUT_S, what="all records"
+        )
+        with coordinator_client(broker, group) as late:
+            member_id = join(late, group, topic)
+            wait_until(is_waiting, within_s=TIMEOUT_S, what="the group waits for the other")
+            wait_until(
+                lambda: len(members.assignments(first)[0]) == PARTITION_COUNT // 2,
+                within_s=TIMEOUT_S,
+                what="half is given up",
+            )
+            (kept,) = members.assignments(first)
+            fill(broker, topic)
+            expected = {(p, offset + PER_PARTITION) for p, offset in everything() if p in kept}
+            wait_until(
+                lambda: expected <= set(members.read), within_s=TIMEOUT_S, what="records go on"
+            )
+            assert is_waiting()
+            assert len(members.read) == RECORD_COUNT + len(expected)
+            leave(late, group, member_id)
+        members.until_shared(first)
+        everybodys = frozenset(range(PARTITION_COUNT))
+        assert [told for told in members.told[first] if told.partitions] == [
+            (ASSIGNED, everybodys),
+            (REVOKED, everybodys - kept),
+            (ASSIGNED, everybodys - kept),
+        ]
+
+
+def coordinator_client(broker: Broker, group: str) -> RawClient:
+    with RawClient(broker.port) as client:
+        asked = {"key_type": 0, "coordinator_keys": (group,)}
+        (found,) = client.request(ApiKey.FIND_COORDINATOR, 6, asked).coordinators
+    assert not found.error_code
+    return RawClient(found.port)
+
+
+def join(client: RawClient, group: str, topic: str) -> str:
+    """The id of a new member of the cooperative protocol that owns nothing."""
+    name = topic.encode()
+    subscription = struct.pack(">hih", 1, 1, len(name)) + name + struct.pack(">ii", -1, 0)
+    joining = {
+        "group_id": group,
+        "session_timeout": milliseconds(30_000),
+        "rebalance_timeout": milliseconds(60_000),
+        "member_id": "",
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "protocols": ({"name": "cooperative-sticky", "metadata": subscription},),
+        "reason": None,
+    }
+    member_id = client.request(ApiKey.JOIN_GROUP, 9, joining).member_id
+    joined = client.request(ApiKey.JOIN_GROUP, 9, {**joining, "member_id": member_id})
+    assert not joined.error_code, joined
+    return str(member_id)
+
+
+def leave(client: RawClient, group: str, member_id: str) -> None:
+    leaving = {"member_id": member_id, "group_instance_id": None, "reason": None}
+    left = client.request(ApiKey.LEAVE_GROUP, 5, {"group_id": group, "members": (leaving,)})
+    assert not left.error_code
+
+
+def generation_of(broker: Broker, group: str) -> int:
+    """The one in which the first member's heartbeat is welcome."""
+    admin = admin_client(broker.bootstrap)  # Its futures die with it.
+    (member, *_) = only(admin.describe_consumer_groups([group])).members
+    with coordinator_client(broker, group) as client:
+        for generation in range(1, GENERATIONS_MAX):
+            beating = {
+                "group_id": group,
+                "generation_id": generation,
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+            }
+            if not client.request(ApiKey.HEARTBEAT, 4, beating).error_code:
+                return generation
+    raise AssertionError(f"{group} is in no generation below {GENERATIONS_MAX}")
 
 
 def test_who_comes_after_starts_where_the_others_stopped(broker: Broker, topic: str) -> None:
@@ -214,6 +360,7 @@ def test_a_static_member_restarts_without_a_rebalance(broker: Broker, topic: str
         second = members.start(**{"group.instance.id": "two"})
         members.until_shared(first, second)
         before = members.assignments(first, second)
+        told, generation = list(members.told[first]), generation_of(broker, group)
         members.stop(second)  # Static members do not say that they leave.
         third = members.start(**{"group.instance.id": "two"})
         wait_until(
@@ -221,6 +368,8 @@ def test_a_static_member_restarts_without_a_rebalance(broker: Broker, topic: str
             within_s=TIMEOUT_S,
             what="the old place",
         )
+        assert generation_of(broker, group) == generation
+        assert members.told[first] == told
 
 
 def test_a_member_that_dies_is_replaced(broker: Broker, topic: str) -> None:
