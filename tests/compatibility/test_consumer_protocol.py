@@ -4,6 +4,7 @@ librdkafka and the Java client, by themselves and beside members of the classic 
 are quicker than a broker's own settings have them, so that nobody has to wait for five seconds.
 """
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,8 +14,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.compatibility.kafka_peer import Broker, new_broker
 from tests.support.confluent import admin_client, new_producer
-from tests.support.kafka_tools import KafkaTools
+from tests.support.dump_log_segments import DUMP_LOG_SEGMENTS
+from tests.support.kafka_tools import KafkaTools, run_tool
 from tests.support.topics import new_topic, unused_name
+from tidelog.core.coordinators import partition_of
 
 QUICK = {
     "group.consumer.min.session.timeout.ms": "3000",
@@ -242,3 +245,28 @@ def test_other_administrators_see_the_group_too(quick: Broker, members: Members)
     assert group.type.name == "CONSUMER"
     (member,) = group.members
     assert len(member.assignment.topic_partitions) == PARTITION_COUNT
+
+
+@pytest.mark.one_broker
+def test_what_the_coordinator_writes_is_read_by_kafka(
+    quick: Broker, topic: str, members: Members, kafka_jars: None
+) -> None:
+    consumer = members.add(topic)
+    members.poll_until_shared(PARTITION_COUNT)
+    consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+    members.close(consumer)
+    number = partition_of(members.group, 50)
+    (file,) = (quick.data_folder / f"__consumer_offsets-{number}").glob("*.log")
+    dump = run_tool(
+        DUMP_LOG_SEGMENTS, "--offsets-decoder", "--print-data-log", "--files", str(file)
+    )
+    assert dump.exit_code == 0, dump
+    told = [line for line in dump.stdout.splitlines() if members.group in line]
+    # By Kafka's numbers: a commit, the group, its member, both targets, and what the member has.
+    types = {int(each) for line in told for each in re.findall(r'key: \{"type":"(\d+)"', line)}
+    assert types == {1, 3, 5, 6, 7, 8}, dump
+    assert f'"subscribedTopicNames":["{topic}"]' in "".join(told)
+    # What it has does not outlive the member.
+    for kind in ("5", "7", "8"):
+        last = [line for line in told if f'key: {{"type":"{kind}"' in line][-1]
+        assert last.endswith("payload: <DELETE>"), last

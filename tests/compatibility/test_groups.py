@@ -9,6 +9,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import pytest
@@ -23,7 +24,7 @@ from confluent_kafka import (
 from kafka import KafkaConsumer
 
 from tests.compatibility.kafka_peer import Broker, new_broker
-from tests.support.clients import numbered_records, send
+from tests.support.clients import NewRecord, numbered_records, send
 from tests.support.confluent import admin_client, new_consumer, only
 from tests.support.kafka_tools import KafkaTools
 from tests.support.kio_codec import milliseconds
@@ -499,6 +500,27 @@ class TestConsumerGroupCommand:
         assert not _rows(tools.consumer_groups("--describe", "--group", group), group)
         tools.consumer_groups("--delete", "--group", group)
         assert group not in tools.consumer_groups("--list").split()
+
+    def test_offsets_are_reset_by_time(self, broker: Broker, tools: KafkaTools) -> None:
+        topic, group = new_topic(broker.bootstrap), unused_name()
+        now = datetime.now(UTC)
+        ages = [timedelta(hours=5), timedelta(hours=3), timedelta(hours=3), timedelta(hours=1)]
+        times_ms = [int((now - age).timestamp() * 1_000) for age in ages]
+        records = [NewRecord(None, b"value", each, ()) for each in times_ms]
+        send(broker.bootstrap, topic, records, partition=0, settings={})
+
+        def reset(*how: str) -> int:
+            chosen = ("--group", group, "--topic", topic, "--reset-offsets")
+            (row,) = _rows(tools.consumer_groups(*chosen, *how, "--execute"), group)
+            return int(row[-1])
+
+        four_hours_ago = (now - timedelta(hours=4)).strftime("%Y-%m-%dT%H:%M:%S.000")
+        assert reset("--to-datetime", four_hours_ago) == 1
+        assert reset("--by-duration", "PT2H") == 3
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+        (committed,) = consumer.committed([TopicPartition(topic, 0)], TIMEOUT_S)
+        consumer.close()
+        assert committed.offset == 3
 
     def test_members_and_state_are_shown(
         self, broker: Broker, topic: str, tools: KafkaTools

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.structs import TopicPartition as AiokafkaPartition
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
@@ -20,10 +21,12 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.structs import OffsetAndMetadata
+from kafka.structs import TopicPartition as KafkaPythonPartition
 
 from tests.compatibility.kafka_peer import Broker, new_broker
-from tests.support.clients import CLIENT_TIMEOUT_S, Settings
+from tests.support.clients import CLIENT_TIMEOUT_S, NewRecord, Settings, send
 from tests.support.confluent import new_consumer, read
 from tests.support.dump_log_segments import DUMP_LOG_SEGMENTS
 from tests.support.kafka_tools import KafkaTools, run_tool
@@ -78,6 +81,21 @@ def written(
     with new_consumer(broker.bootstrap, settings) as consumer:
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         return [_text(message.value()) for message in read(consumer, count)]
+
+
+def committed(broker: Broker, group: str, topic: str) -> int | None:
+    """What a group has committed of a topic's first partition."""
+    with new_consumer(broker.bootstrap, {"group.id": group}) as consumer:
+        (position,) = consumer.committed([TopicPartition(topic, 0)], CLIENT_TIMEOUT_S)
+    return None if position.offset < 0 else position.offset
+
+
+def filled_topic(broker: Broker) -> str:
+    """With the values 0 to 9 in its first partition, of no transaction."""
+    topic = new_topic(broker.bootstrap)
+    records = [NewRecord(None, str(number).encode(), 0, ()) for number in range(10)]
+    send(broker.bootstrap, topic, records, partition=0, settings={})
+    return topic
 
 
 def _text(value: bytes | None) -> str:
@@ -207,6 +225,43 @@ class TestAiokafka:
         finally:
             await producer.stop()
 
+    def test_offsets_are_committed_with_the_records_or_not_at_all(self, broker: Broker) -> None:
+        source, target, group = filled_topic(broker), new_topic(broker.bootstrap), unused_id()
+        for is_committed in (False, True):
+            asyncio.run(
+                self._transform(broker.bootstrap, source, target, group, is_committed=is_committed)
+            )
+            assert committed(broker, group, source) == (10 if is_committed else None)
+        assert written(broker, target, 10) == [f"{number}!" for number in range(10)]
+
+    async def _transform(
+        self, bootstrap: str, source: str, target: str, group: str, *, is_committed: bool
+    ) -> None:
+        consumer = AIOKafkaConsumer(
+            source,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+        )
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=unused_id())
+        await asyncio.gather(consumer.start(), producer.start())
+        try:
+            await producer.begin_transaction()
+            offsets = {}
+            for _ in range(10):
+                record = await asyncio.wait_for(consumer.getone(), LONG_WAIT_S)
+                await producer.send_and_wait(target, record.value + b"!")
+                offsets[AiokafkaPartition(record.topic, record.partition)] = record.offset + 1
+            await producer.send_offsets_to_transaction(offsets, group)
+            if is_committed:
+                await producer.commit_transaction()
+            else:
+                await producer.abort_transaction()
+        finally:
+            await asyncio.gather(consumer.stop(), producer.stop())
+
 
 class TestKafkaPython:
     def test_transactions_end(self, broker: Broker) -> None:
@@ -224,6 +279,49 @@ class TestKafkaPython:
                 producer.commit_transaction()
         producer.close()
         assert written(broker, topic, 3) == ["0", "2", "4"]
+
+    def test_offsets_are_committed_with_the_records_or_not_at_all(self, broker: Broker) -> None:
+        source, target, group = filled_topic(broker), new_topic(broker.bootstrap), unused_id()
+        producer = KafkaProducer(
+            bootstrap_servers=broker.bootstrap, transactional_id=unused_id(), acks="all"
+        )
+        producer.init_transactions()
+        for is_committed in (False, True):
+            self._transform(broker, producer, source, target, group, is_committed=is_committed)
+            assert committed(broker, group, source) == (10 if is_committed else None)
+        producer.close()
+        assert written(broker, target, 10) == [f"{number}!" for number in range(10)]
+
+    def _transform(
+        self,
+        broker: Broker,
+        producer: KafkaProducer,
+        source: str,
+        target: str,
+        group: str,
+        *,
+        is_committed: bool,
+    ) -> None:
+        consumer = KafkaConsumer(
+            source,
+            bootstrap_servers=broker.bootstrap,
+            group_id=group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            consumer_timeout_ms=int(LONG_WAIT_S * 1000),
+        )
+        producer.begin_transaction()
+        for _, record in zip(range(10), consumer, strict=False):
+            producer.send(target, record.value + b"!")
+        position = KafkaPythonPartition(source, 0)
+        offsets = {position: OffsetAndMetadata(consumer.position(position), "", -1)}
+        producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+        if is_committed:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+        consumer.close()
 
 
 class TestJavaClient:
