@@ -203,13 +203,15 @@ class Cleaner:
             now_ms=self._clock.now_ms(),
         )
         runner.is_rearranged = True  # I1
+        began_ms = self._clock.monotonic_ms()
         try:
             await self._take_steps(runner, log, compaction)
             await runner.log_directory.write_cleaner_offsets(
                 {runner.topic_partition: compaction.end_offset}
             )
             self._given_up.discard(runner.topic_partition)
-            _say_compacted(runner, cleanable, compaction)
+            took_ms = self._clock.monotonic_ms() - began_ms
+            _say_compacted(runner, cleanable, compaction, took_ms)
         except CompactionAborted:
             logger.info("compaction given up", extra={"partition": runner.topic_partition})
             await self._discard(runner, log, compaction)
@@ -309,7 +311,9 @@ def _next(steps: Iterator[Worked | Replace]) -> Worked | Replace | None:
     return next(steps, None)
 
 
-def _say_compacted(runner: PartitionRunner, cleanable: Cleanable, compaction: Compaction) -> None:
+def _say_compacted(
+    runner: PartitionRunner, cleanable: Cleanable, compaction: Compaction, took_ms: int
+) -> None:
     logger.info(
         "log compacted",
         extra={
@@ -319,5 +323,6 @@ def _say_compacted(runner: PartitionRunner, cleanable: Cleanable, compaction: Co
             "keys": compaction.counts.keys,
             "bytes_before": compaction.counts.bytes_before,
             "bytes_after": compaction.counts.bytes_after,
+            "took_ms": took_ms,
         },
     )
