@@ -32,6 +32,7 @@ SCRIPTS = (
     "flat_cost",
     "many_partitions",
     "groups",
+    "coordinator_load",
     "transactions",
     "deduplication",
     "request_path",

@@ -161,7 +161,7 @@ def produce_frame(topic: str, partition: int, batch: bytes, *, acks: int) -> byt
         timeout=REQUEST_TIMEOUT,
         topic_data=(TopicProduceData(name=TopicName(topic), partition_data=(data,)),),
     )
-    return _frame(request, api_key=0, api_version=11)
+    return request_frame(request, api_key=0, api_version=11)
 
 
 def fetch_frame(
@@ -195,7 +195,7 @@ def fetch_frame(
         topics=topics,
         forgotten_topics_data=(),
     )
-    return _frame(request, api_key=1, api_version=12)
+    return request_frame(request, api_key=1, api_version=12)
 
 
 def api_versions_frame() -> bytes:
@@ -228,7 +228,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _frame(request: Entity, *, api_key: int, api_version: int) -> bytes:
+def request_frame(request: Entity, *, api_key: int, api_version: int) -> bytes:
     header = RequestHeader(
         request_api_key=i16(api_key),
         request_api_version=i16(api_version),
