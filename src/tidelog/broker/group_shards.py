@@ -28,7 +28,12 @@ from tidelog.core.groups.context import ASSIGNED_AT_ONCE_MAX
 from tidelog.core.groups.shard import GroupShard
 from tidelog.records.batch import Codec
 from tidelog.records.groups import GroupRecord
-from tidelog.wire.group_records import decode_group_record, encode_group_record
+from tidelog.wire.group_records import (
+    GROUP_METADATA_KEY,
+    OFFSET_COMMIT_KEYS,
+    decode_group_record,
+    encode_group_record,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +44,15 @@ Decide = Callable[[GroupShard, Token, int], Effects]
 
 
 class GroupShards:
-    """Makes shards, and knows how their records are written."""
+    """Makes shards, and knows how their records are written.
+
+    Of offsets and of classic groups the last record says it all, for whoever replays it: a group
+    that only keeps offsets is as good as none to every record but them, and what an offset was
+    before is of no consequence. Records of consumer groups build upon each other.
+    """
+
+    kinds = (*OFFSET_COMMIT_KEYS, GROUP_METADATA_KEY)
+    kinds_in_transactions = OFFSET_COMMIT_KEYS
 
     def __init__(
         self,

@@ -2,8 +2,10 @@
 
 From the moment this broker leads the partition until it does not any more:
 
-    LOADING ──▶ the log is read and decoded on the directory's thread, and replayed here in slices,
-                until there is nothing more. Requests are told COORDINATOR_LOAD_IN_PROGRESS.
+    LOADING ──▶ the log is read on the directory's thread, twice: once to note which records later
+                ones outdate (`records/superseded.py`), and once to decode the others, which are
+                replayed here in slices, until there is nothing more. Requests are told
+                COORDINATOR_LOAD_IN_PROGRESS.
     ACTIVE  ──▶ events go to the machine, its writes to the log, its replies to whoever waits:
 
                 ask ──▶ decide ──▶ Write ──▶ append ──▶ ... ──▶ committed
@@ -27,7 +29,7 @@ when loading began, and counts from there. A clock that is set does not end ever
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Set
 from enum import Enum
 from functools import partial
 from itertools import count
@@ -39,25 +41,22 @@ from tidelog.base.ids import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     Offset,
-    ProducerEpoch,
-    ProducerId,
 )
 from tidelog.base.ports import Clock
 from tidelog.broker.partition_appends import ACKS_ALL
 from tidelog.broker.partition_ports import LogDirectory
 from tidelog.broker.partition_runner import PartitionRunner
+from tidelog.broker.shard_loading import Ended, Loaded, note_entries, read_entries
 from tidelog.core.coordinators import Effects, Perform, Reply, Token, Transactional, Write
 from tidelog.core.partition.leader import PartitionLeader
-from tidelog.records.batch import HEADER_SIZE_BYTES, Codec, iter_headers
-from tidelog.records.control import ControlType, decode_transaction_end
-from tidelog.records.record import Record, decode_records, encode_batch
+from tidelog.records.batch import HEADER_SIZE_BYTES, Codec
+from tidelog.records.record import Record, encode_batch
+from tidelog.records.superseded import new_superseded
 from tidelog.storage.log import Log
 from tidelog.wire.produce import PartitionProduceResult
 
 logger = logging.getLogger(__name__)
 
-LOAD_BYTES_MAX = 256 * 1024
-"""Read and decoded at a time: the thread is needed for other things as well."""
 REPLAYED_PER_TURN = 500
 UNWRITABLE_RETRY_S = 0.5
 RECORD_OVERHEAD_BYTES = 32
@@ -89,6 +88,16 @@ class ShardKind(Protocol[S]):
     @property
     def codec(self) -> Codec: ...
 
+    @property
+    def kinds(self) -> Collection[int]:
+        """What keys begin with, of records of which only the last under a key counts (R1)."""
+        ...
+
+    @property
+    def kinds_in_transactions(self) -> Collection[int]:
+        """The same for records in transactions (R2)."""
+        ...
+
     def create(self, *, leader_epoch: int, record_max_bytes: int) -> S: ...
 
     def encode(self, record: object) -> tuple[bytes, bytes | None]: ...
@@ -110,18 +119,12 @@ class ShardKind(Protocol[S]):
         ...
 
 
-class _Ended(NamedTuple):
-    """A marker that was found in the log."""
+class _Replayed(NamedTuple):
+    """All of a log."""
 
-    producer: Transactional
-    is_committed: bool
-
-
-class _Loaded(NamedTuple):
-    """What a thread read: decoded records and markers, in the order of the log."""
-
-    entries: list[tuple[object, Transactional | None] | _Ended]
     end_offset: Offset
+    unreadable: Set[bytes]
+    """See `Loaded`."""
 
 
 class _Phase(Enum):
@@ -157,10 +160,10 @@ class ShardRunner(Generic[S]):
         on_active: Callable[[], None],
     ) -> None:
         """`reply_timeout_ms`: how long a reply may wait for what it follows to be committed;
-        `load_bytes`: how much to read at a time while loading, up to LOAD_BYTES_MAX;
+        `load_bytes`: how much to read at a time while loading, up to what is good for others;
         `on_active`: called each time that the shard has been loaded."""
         self._on_active = on_active
-        self._load_bytes = min(load_bytes, LOAD_BYTES_MAX)
+        self._load_bytes = load_bytes
         self.partition = partition
         self._kind = kind
         self._clock = clock
@@ -437,22 +440,31 @@ class ShardRunner(Generic[S]):
                 future.set_exception(RequestRefused(ErrorCode.NOT_COORDINATOR))
 
     def _load(self) -> None:
-        shard = self._kind.create(
+        self._shard = self._new_shard()
+        self._tasks.create_task(self._load_into(self._shard))
+
+    def _new_shard(self) -> S:
+        return self._kind.create(
             leader_epoch=self._leader.leader_epoch,
             record_max_bytes=self._batch_max_bytes - HEADER_SIZE_BYTES - RECORD_OVERHEAD_BYTES,
         )
-        self._shard = shard
-        self._tasks.create_task(self._load_into(shard))
 
     async def _load_into(self, shard: S) -> None:
         began_ms = self._clock.monotonic_ms()
+        spared: frozenset[bytes] = frozenset()
         try:
-            end_offset = await self._replay_log(shard)
+            replayed = await self._replay_log(shard, spared)
+            while replayed is not None and not replayed.unreadable <= spared:
+                # What cannot be read does not count, and has outdated what does.
+                spared |= replayed.unreadable
+                shard = self._shard = self._new_shard()
+                replayed = await self._replay_log(shard, spared)
         except (StorageError, CorruptBatch) as error:
             self._on_unreadable(error)
             return
-        if end_offset is None or self._shard is not shard:
+        if replayed is None or self._shard is not shard:
             return
+        end_offset = replayed.end_offset
         self._phase = _Phase.ACTIVE
         logger.info(
             "coordinator loaded",
@@ -484,23 +496,39 @@ class ShardRunner(Generic[S]):
 
         self.partition.when_committed(end_offset, look)
 
-    async def _replay_log(self, shard: S) -> Offset | None:
-        """Replay all that is in the log; None if this is not to be loaded any more."""
+    async def _replay_log(self, shard: S, spared: Set[bytes]) -> _Replayed | None:
+        """Replay all of the log that counts; None if this is not to be loaded any more.
+
+        Under the keys that are `spared` everything is replayed.
+        """
+        await self.partition.queue.idle()  # What this wrote before it started again.
+        superseded = new_superseded(self._kind.kinds, self._kind.kinds_in_transactions)
+        if await self._walk(shard, partial(note_entries, superseded=superseded)) is None:
+            return None
+        for key in spared:
+            superseded.spare(key)
+        kind = self._kind
+        read = partial(read_entries, superseded=superseded, decode=kind.decode, kinds=kind.kinds)
+        return await self._walk(shard, read)
+
+    async def _walk(self, shard: S, read: Callable[..., Loaded]) -> _Replayed | None:
+        """Go through the log with `read`, and replay what that finds."""
         partition = self.partition
-        await partition.queue.idle()  # What this wrote before it started again.
+        unreadable: set[bytes] = set()
         offset = partition.log.log_start_offset
         while self._shard is shard and self._leads:
             log = partition.log  # Another one if it was moved meanwhile, with the same records.
             if offset >= log.log_end_offset:
-                return offset
+                return _Replayed(offset, unreadable)
             offset = max(offset, log.log_start_offset)
             try:
-                loaded = await self._read(log, partition.log_directory, offset)
+                loaded = await self._read(log, partition.log_directory, offset, read)
             except RequestRefused:
                 continue  # Records went meanwhile, or all of the log did: look again.
             offset = loaded.end_offset
+            unreadable |= loaded.unreadable
             for number, entry in enumerate(loaded.entries, start=1):
-                if isinstance(entry, _Ended):
+                if isinstance(entry, Ended):
                     self._kind.on_transaction_ended(
                         shard, entry.producer, is_committed=entry.is_committed, now_ms=self.now_ms
                     )
@@ -510,16 +538,13 @@ class ShardRunner(Generic[S]):
                     await asyncio.sleep(0)
         return None
 
-    async def _read(self, log: Log, directory: LogDirectory, offset: Offset) -> _Loaded:
+    async def _read(
+        self, log: Log, directory: LogDirectory, offset: Offset, read: Callable[..., Loaded]
+    ) -> Loaded:
         """Raises StorageError; its directory has failed then, unless `log` alone is damaged."""
         try:
             return await directory.executor.urgent(
-                _read_entries,
-                log,
-                offset,
-                end_offset=log.log_end_offset,
-                max_bytes=self._load_bytes,
-                decode=self._kind.decode,
+                read, log, offset, end_offset=log.log_end_offset, max_bytes=self._load_bytes
             )
         except DamagedLog:
             raise
@@ -537,41 +562,6 @@ class ShardRunner(Generic[S]):
             "coordinator cannot be loaded",
             extra={"partition": self.partition.topic_partition, "reason": error},
         )
-
-
-def _read_entries(
-    log: Log,
-    offset: Offset,
-    *,
-    end_offset: Offset,
-    max_bytes: int,
-    decode: Callable[[bytes, bytes | None], object | None],
-) -> _Loaded:
-    """On a thread: the next records of the log, decoded."""
-    read = log.read(offset, end_offset=end_offset, max_bytes=max_bytes, at_least_one=True)
-    entries: list[tuple[object, Transactional | None] | _Ended] = []
-    view = memoryview(read.data)
-    next_offset = end_offset
-    for position, header in iter_headers(view):
-        next_offset = Offset(header.end_offset)
-        records = decode_records(view[position : position + header.size_bytes])
-        producer = None
-        if header.is_transactional:
-            producer = Transactional(
-                ProducerId(header.producer_id), ProducerEpoch(header.producer_epoch)
-            )
-        for record in records:
-            if record.offset < offset:
-                continue
-            if header.is_control:
-                end = decode_transaction_end(record.key, record.value)
-                if end is not None and producer is not None:
-                    entries.append(_Ended(producer, end.control_type is ControlType.COMMIT))
-            elif record.key is not None:
-                decoded = decode(record.key, record.value)
-                if decoded is not None:
-                    entries.append((decoded, producer))
-    return _Loaded(entries, next_offset)
 
 
 def _in_batches(

@@ -24,7 +24,11 @@ from tidelog.core.transactions.coordinator import TransactionShard
 from tidelog.core.transactions.initializing import NoProducerId
 from tidelog.records.batch import Codec
 from tidelog.records.transactions import TransactionRecord
-from tidelog.wire.transaction_records import decode_transaction_record, encode_transaction_record
+from tidelog.wire.transaction_records import (
+    TRANSACTION_KEY,
+    decode_transaction_record,
+    encode_transaction_record,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +43,8 @@ class TransactionShards:
     """Makes shards, and knows how their records are written."""
 
     codec = Codec.NONE
+    kinds = (TRANSACTION_KEY,)
+    kinds_in_transactions = ()
 
     def __init__(
         self, config: TransactionsConfig, producer_ids: ProducerIds, send: SendMarkers

@@ -9,12 +9,16 @@ cdef struct Cursor:
     bint is_bad
 
 
-# Of one record, what its id and its place are read from. `start` is where its length stands.
+# Of one record, what its id and its place are read from. `start` is where its length stands; a length of -1 is null.
 cdef struct Parsed:
     const uint8_t *start
     const uint8_t *end
     int64_t timestamp_delta
     int64_t offset_delta
+    const uint8_t *key
+    int64_t key_bytes
+    const uint8_t *value
+    int64_t value_bytes
     const uint8_t *id
     int64_t id_bytes
 
@@ -72,6 +76,8 @@ cdef bint _parse(
     key_bytes = _field(cursor, parsed.end)
     if cursor.is_bad:
         return False
+    parsed.key = cursor.at
+    parsed.key_bytes = key_bytes
     if key_bytes > 0:
         if name == NULL:
             parsed.id = cursor.at
@@ -80,6 +86,8 @@ cdef bint _parse(
     value_bytes = _field(cursor, parsed.end)
     if cursor.is_bad:
         return False
+    parsed.value = cursor.at
+    parsed.value_bytes = value_bytes
     if value_bytes > 0:
         cursor.at += value_bytes
     header_count = _varint(cursor, 31)

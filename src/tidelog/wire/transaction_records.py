@@ -9,6 +9,7 @@ transaction version of the client, are tagged fields. Version 0 is read, for log
 
 import struct
 from collections.abc import Iterable
+from typing import Final
 
 from tidelog.base.errors import WireError
 from tidelog.base.ids import (
@@ -33,7 +34,7 @@ from tidelog.wire.primitives import (
     tagged_fields,
 )
 
-_KEY_VERSION = 0
+TRANSACTION_KEY: Final = 0
 _VALUE_VERSION = 1
 _FIRST_FLEXIBLE = 1
 
@@ -54,7 +55,7 @@ _STATES = frozenset(TransactionState) - {
 
 def encode_transaction_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
     """Key and value, None if the id is forgotten."""
-    key = _INT16.pack(_KEY_VERSION) + classic_string(record.transactional_id)
+    key = _INT16.pack(TRANSACTION_KEY) + classic_string(record.transactional_id)
     if isinstance(record, TransactionForgotten):
         return key, None
     return key, _encode_value(record)
@@ -63,7 +64,7 @@ def encode_transaction_record(record: TransactionRecord) -> tuple[bytes, bytes |
 def decode_transaction_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
     """None for a record of a kind that is not known here. Raises WireError if it is damaged."""
     reader = Reader(memoryview(key), 0, flexible=False)
-    if reader.int16() != _KEY_VERSION:
+    if reader.int16() != TRANSACTION_KEY:
         return None
     transactional_id = reader.string()
     if value is None:

@@ -20,6 +20,10 @@ from tidelog.records.batch import Codec
 
 OTHER_EPOCH = 20
 TIMEOUT_MS = 5_000
+REPLACED = 1
+REPLACED_NAME = "\0\1name"
+"""Its key says that of its records only the last counts."""
+UNREADABLE = b"?"
 
 
 @dataclass
@@ -69,6 +73,9 @@ class NumbersKind:
 
     deeds: list[object] = field(default_factory=list)
     codec: Codec = Codec.NONE
+    kinds: tuple[int, ...] = (REPLACED,)
+    kinds_in_transactions: tuple[int, ...] = (REPLACED,)
+    decoded: list[bytes] = field(default_factory=list)
 
     def create(self, *, leader_epoch: int, record_max_bytes: int) -> Numbers:
         return Numbers(record_max_bytes)
@@ -79,7 +86,8 @@ class NumbersKind:
         return name.encode(), None if number is None else str(number).encode()
 
     def decode(self, key: bytes, value: bytes | None) -> object | None:
-        if key == b"unknown":
+        self.decoded.append(key)
+        if key == b"unknown" or value == UNREADABLE:
             return None
         return key.decode(), None if value is None else int(value)
 

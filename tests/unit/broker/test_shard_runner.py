@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.batches import plain_batch
 from tests.unit.broker.numbers_shard import (
+    REPLACED_NAME,
     TIMEOUT_MS,
     Coordinated,
     Numbers,
@@ -274,6 +275,43 @@ async def test_what_is_not_known_is_skipped() -> None:
         elected_again(one, 1)
         await one.world.settle()
         assert one.machine.known == {"a": 2}
+
+
+@in_virtual_time
+async def test_what_a_later_record_outdates_is_not_even_decoded() -> None:
+    async with coordinated_world(load_bytes=1) as one:
+        for number in range(5):
+            one.set(REPLACED_NAME, number)
+        one.set("a", 7)
+        elected_again(one, 1)
+        await one.world.settle()
+        assert one.machine.known == {REPLACED_NAME: 4, "a": 7}
+        assert one.kind.decoded == [REPLACED_NAME.encode(), b"a"]
+
+
+@in_virtual_time
+async def test_what_cannot_be_read_outdates_nothing() -> None:
+    """What was said before it is what is known."""
+    async with coordinated_world() as one:
+        for record in ((REPLACED_NAME, 1), (REPLACED_NAME, 2), (REPLACED_NAME, "?"), ("a", 7)):
+            one.runner.tell(lambda _shard, _now, record=record: (Write((record,)),))  # type: ignore[misc]
+        elected_again(one, 1)
+        await one.world.settle()
+        assert one.runner.is_active
+        assert one.machine.known == {REPLACED_NAME: 2, "a": 7}
+
+
+@in_virtual_time
+async def test_what_is_pending_is_known_though_later_records_outdate_it() -> None:
+    async with coordinated_world() as one:
+        vouch_for_producer(one)
+        one.runner.tell(lambda _shard, _now: (Write(((REPLACED_NAME, 1),), PRODUCER),))
+        one.set(REPLACED_NAME, 2)
+        one.set(REPLACED_NAME, 3)
+        elected_again(one, 1)
+        await one.world.settle()
+        assert one.machine.known == {REPLACED_NAME: 3}
+        assert one.machine.undecided == {7: {REPLACED_NAME: 1}}
 
 
 def vouch_for_producer(one: Coordinated) -> None:
