@@ -10,6 +10,7 @@ later versions have no room.
 
 import struct
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -56,6 +57,15 @@ _OFFSET = struct.Struct(">hq")
 _TWO_TIMESTAMPS = struct.Struct(">qq")
 _TIMEOUTS = struct.Struct(">ii")
 
+# A commit as it usually is: up to the size of its text, in one byte, which is one more than that;
+# then the time, and no tag or that of the topic's id.
+_USUAL_KEY = b"\x00\x01"
+_USUAL_OFFSET = struct.Struct(">hqiB")
+_ONE_BYTE_MAX = 0x80
+_NO_TAGS = b"\x00"
+_USUAL_TAGS = b"\x01\x00\x10"
+_UUID_BYTES = 16
+
 V = TypeVar("V")
 
 
@@ -81,9 +91,66 @@ def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 def decode_group_record(key: bytes, value: bytes | None) -> GroupRecord | None:
     """The record; None for kinds that are not known here. Raises WireError for damaged ones."""
+    return _decode_usual(key, value) or decode_any_group_record(key, value)
+
+
+def decode_any_group_record(key: bytes, value: bytes | None) -> GroupRecord | None:
+    """The same, by the book."""
     reader = Reader(memoryview(key), 0, flexible=False)
     decode = _DECODERS.get(reader.int16())
     return None if decode is None else decode(reader, value)
+
+
+def _decode_usual(key: bytes, value: bytes | None) -> OffsetCommitRecord | None:
+    """A commit as Kafka 4 and we write it, in a third of the time: logs are full of them.
+
+    None for all that is otherwise in any way, also if it is damaged.
+    """
+    if value is None or key[:2] != _USUAL_KEY:
+        return None
+    try:
+        (group_bytes,) = _INT16.unpack_from(key, 2)
+        topic_at = 6 + group_bytes
+        (topic_bytes,) = _INT16.unpack_from(key, topic_at - 2)
+        partition_at = topic_at + topic_bytes
+        if group_bytes < 0 or topic_bytes < 0 or len(key) != partition_at + _INT32.size:
+            return None
+        (partition,) = _INT32.unpack_from(key, partition_at)
+        version, offset, leader_epoch, text_size = _USUAL_OFFSET.unpack_from(value)
+        time_at = _USUAL_OFFSET.size + text_size - 1
+        tags_at = time_at + _INT64.size
+        tags = value[tags_at : tags_at + len(_USUAL_TAGS)]
+        has_topic_id = tags == _USUAL_TAGS
+        size_bytes = tags_at + (len(_USUAL_TAGS) + _UUID_BYTES if has_topic_id else len(_NO_TAGS))
+        is_usual = version == _FLEXIBLE_OFFSET and 0 < text_size < _ONE_BYTE_MAX
+        if not is_usual or len(value) != size_bytes or not (has_topic_id or tags == _NO_TAGS):
+            return None
+        (commit_timestamp_ms,) = _INT64.unpack_from(value, time_at)
+        return OffsetCommitRecord(
+            _shared(key[4 : topic_at - 2]),
+            TopicPartition(_shared(key[topic_at:partition_at]), partition),
+            CommittedOffset(
+                offset,
+                leader_epoch,
+                value[_USUAL_OFFSET.size : time_at].decode() if text_size > 1 else "",
+                commit_timestamp_ms,
+                NO_TIMESTAMP,
+                _topic_id(value[-_UUID_BYTES:]) if has_topic_id else NO_TOPIC_ID,
+            ),
+        )
+    except (struct.error, UnicodeDecodeError):
+        return None
+
+
+@lru_cache(maxsize=256)
+def _shared(text: bytes) -> str:
+    """Many records name the same group and the same topic."""
+    return text.decode()
+
+
+@lru_cache(maxsize=256)
+def _topic_id(data: bytes) -> TopicId:
+    return TopicId(UUID(bytes=data))
 
 
 def _encode_offset(offset: CommittedOffset) -> bytes:

@@ -1,7 +1,7 @@
 """Records of `__consumer_offsets`: as Kafka 4.3 wrote them, in every version, and damaged."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from uuid import UUID
 
@@ -21,7 +21,11 @@ from tidelog.records.groups import (
     MemberMetadata,
     OffsetCommitRecord,
 )
-from tidelog.wire.group_records import decode_group_record, encode_group_record
+from tidelog.wire.group_records import (
+    decode_any_group_record,
+    decode_group_record,
+    encode_group_record,
+)
 from tidelog.wire.primitives import compact_string
 
 _partitions = st.builds(TopicPartition, names, int32s)
@@ -182,3 +186,30 @@ def test_a_topic_id_is_kept() -> None:
     _, value = encode_group_record(record)
     assert value is not None
     assert value.endswith(b"\x01\x00\x10" + UUID(int=9).bytes)
+
+
+_usual = st.builds(OffsetCommitRecord, names, _partitions, _offsets).map(encode_group_record)
+_damage = st.lists(st.tuples(st.booleans(), st.integers(0, 200), st.integers(0, 255)), max_size=3)
+
+
+@given(pair=_usual, damage=_damage, cut=st.integers(0, 3), more=st.binary(max_size=2))
+def test_a_commit_is_read_the_quick_way_as_by_the_book(
+    pair: tuple[bytes, bytes], damage: list[tuple[bool, int, int]], cut: int, more: bytes
+) -> None:
+    parts = [bytearray(part) for part in pair]
+    for is_key, place, byte in damage:
+        part = parts[is_key]
+        part[place % len(part)] = byte
+    key, value = bytes(parts[0]), bytes(parts[1][: len(parts[1]) - cut] + more)
+    assert _outcome(decode_group_record, key, value) == _outcome(
+        decode_any_group_record, key, value
+    )
+
+
+def _outcome(
+    decode: Callable[[bytes, bytes], GroupRecord | None], key: bytes, value: bytes
+) -> object:
+    try:
+        return decode(key, value)
+    except WireError:
+        return WireError
