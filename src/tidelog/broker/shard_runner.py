@@ -57,7 +57,8 @@ from tidelog.wire.produce import PartitionProduceResult
 
 logger = logging.getLogger(__name__)
 
-REPLAYED_PER_TURN = 500
+REPLAY_TURN_MS = 2
+"""After which others have their turn: a commit takes a microsecond, a large group a thousand."""
 UNWRITABLE_RETRY_S = 0.5
 RECORD_OVERHEAD_BYTES = 32
 """Lengths, deltas and attributes of a record, at most."""
@@ -527,15 +528,17 @@ class ShardRunner(Generic[S]):
                 continue  # Records went meanwhile, or all of the log did: look again.
             offset = loaded.end_offset
             unreadable |= loaded.unreadable
-            for number, entry in enumerate(loaded.entries, start=1):
+            turn_ends_ms = self._clock.monotonic_ms() + REPLAY_TURN_MS
+            for entry in loaded.entries:
                 if isinstance(entry, Ended):
                     self._kind.on_transaction_ended(
                         shard, entry.producer, is_committed=entry.is_committed, now_ms=self.now_ms
                     )
                 else:
                     self._kind.replay(shard, *entry)
-                if number % REPLAYED_PER_TURN == 0:
+                if self._clock.monotonic_ms() >= turn_ends_ms:
                     await asyncio.sleep(0)
+                    turn_ends_ms = self._clock.monotonic_ms() + REPLAY_TURN_MS
         return None
 
     async def _read(

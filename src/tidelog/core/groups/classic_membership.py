@@ -554,10 +554,15 @@ class ClassicMembership:
         self._on_members_gone()
 
     def on_loaded(self) -> None:
-        """Sessions begin anew: nobody could be heard while nobody led."""
+        """Sessions begin anew: nobody could be heard while nobody led.
+
+        Those of whoever was heard since are under way, and a rebalance may be.
+        """
         for member in self.members:
-            self._expect_heartbeat(member)
-        if len(self.members) > self._context.config.group_max_size:
+            if self._timer(Timer.SESSION, member.member_id) not in self._context.timers:
+                self._expect_heartbeat(member)
+        is_stable = self._state is ClassicState.STABLE
+        if is_stable and len(self.members) > self._context.config.group_max_size:
             self._prepare_rebalance()  # G8
 
     def on_removed(self) -> None:

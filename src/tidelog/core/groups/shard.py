@@ -55,6 +55,8 @@ from tidelog.records.consumer_groups import (
 from tidelog.records.groups import GroupMetadataRecord, GroupRecord, OffsetCommitRecord
 
 GROUPS_PER_CLEAN_UP: Final = 200
+GROUPS_PER_TURN: Final = 200
+"""Whose sessions begin in one go when a shard was loaded."""
 _MINUTE_MS: Final = 60_000
 _OFFSET_RECORD_OVERHEAD_BYTES: Final = 128
 
@@ -62,7 +64,15 @@ _OFFSET_RECORD_OVERHEAD_BYTES: Final = 128
 class GroupShard:
     """Hosts groups by id. One event at a time; see `core/coordinators.py` for what it promises."""
 
-    __slots__ = ("_clean_up_ms", "_context", "_groups", "_offsets", "_to_clean_up")
+    __slots__ = (
+        "_begin_ms",
+        "_clean_up_ms",
+        "_context",
+        "_groups",
+        "_offsets",
+        "_to_begin",
+        "_to_clean_up",
+    )
 
     def __init__(
         self,
@@ -86,6 +96,8 @@ class GroupShard:
         self._offsets = Offsets()
         self._clean_up_ms: int | None = None
         self._to_clean_up: list[str] = []
+        self._begin_ms: int | None = None
+        self._to_begin: list[str] = []
 
     # Loading
 
@@ -131,19 +143,31 @@ class GroupShard:
         self._offsets.apply_marker(producer_id, is_commit=is_commit)
 
     def on_loaded(self, now_ms: int) -> Effects:
-        """All there was to replay has been replayed: sessions begin."""
+        """All there was to replay has been replayed: sessions begin.
+
+        Those of the groups that are many begin bit by bit, with the ticks that follow at once: a
+        member that is not expected yet has so much longer to say something.
+        """
         self._context.now_ms = now_ms
         self._clean_up_ms = now_ms + self._context.config.offsets_retention_check_interval_ms
-        for group in tuple(self._groups.values()):
-            group.on_loaded()
+        self._to_begin = [*self._groups]
+        self._begin_sessions()
         return self._context.take_effects()
+
+    def _begin_sessions(self) -> None:
+        for group_id in self._to_begin[-GROUPS_PER_TURN:]:
+            group = self._groups.get(group_id)
+            if group is not None:
+                group.on_loaded()
+        del self._to_begin[-GROUPS_PER_TURN:]
+        self._begin_ms = self._context.now_ms if self._to_begin else None
 
     # Time
 
     @property
     def next_deadline_ms(self) -> int | None:
         """When `on_tick` has something to do."""
-        times = (self._clean_up_ms, self._context.timers.next_ms)
+        times = (self._clean_up_ms, self._begin_ms, self._context.timers.next_ms)
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     def on_tick(self, now_ms: int) -> Effects:
@@ -152,6 +176,8 @@ class GroupShard:
         while (name := self._context.timers.first_due(now_ms)) is not None:
             self._groups[name.group_id].on_timer(name)
             self._downgrade_if_classic(name.group_id)
+        if self._to_begin:
+            self._begin_sessions()
         if self._clean_up_ms is not None and now_ms >= self._clean_up_ms:
             self._clean_up()
         return self._context.take_effects()

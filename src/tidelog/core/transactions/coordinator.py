@@ -130,22 +130,21 @@ class TransactionShard:
     # -- loading -----------------------------------------------------------------------------------
 
     def replay(self, record: TransactionRecord) -> None:
-        """Believe what the log says."""
+        """Believe what the log says. Timers are set on the way, not all in one go at its end."""
         if isinstance(record, TransactionForgotten):
             self._transactions.pop(record.transactional_id, None)
+            self._timeouts.cancel(record.transactional_id)
+            self._expiries.cancel(record.transactional_id)
         else:
             self._transactions[record.transactional_id] = record
+            self._set_timers(record)
 
     def on_loaded(self, now_ms: int) -> Effects:
-        """The log has been read to its end: timers begin, what is prepared is completed. T4"""
+        """The log has been read to its end: what is prepared is completed. T4"""
         self._abort_look_ms = now_ms + self._limits.abort_interval_ms
         self._expiry_look_ms = now_ms + self._limits.expiry_interval_ms
-        effects: list[Effect] = []
-        for metadata in tuple(self._transactions.values()):
-            self._set_timers(metadata)
-            if metadata.state in PREPARED:
-                effects.append(self._write_markers(metadata))
-        return effects
+        unfinished = [each for each in self._transactions.values() if each.state in PREPARED]
+        return [self._write_markers(metadata) for metadata in unfinished]
 
     # -- requests ----------------------------------------------------------------------------------
 

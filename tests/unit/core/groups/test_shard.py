@@ -17,7 +17,7 @@ from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import NO_TIMESTAMP, TopicId, TopicPartition
 from tidelog.core.groups.group import Committer, GroupType
 from tidelog.core.groups.requests import JoinProtocol, LeavingMember
-from tidelog.core.groups.shard import GROUPS_PER_CLEAN_UP
+from tidelog.core.groups.shard import GROUPS_PER_CLEAN_UP, GROUPS_PER_TURN
 from tidelog.core.groups.topics import TopicFacts, Topics
 from tidelog.records.groups import GroupMetadata, GroupMetadataRecord
 
@@ -307,6 +307,45 @@ def test_many_groups_are_cleaned_up_in_several_turns() -> None:
     hosted.advance(0)
     assert not hosted.listed()
     assert hosted.shard.next_deadline_ms == hosted.now_ms + CHECK_MS
+
+
+# Loading
+
+
+def _with_many_groups() -> tuple[Hosted, int]:
+    """A coordinator that has just been loaded; the sessions of GROUP begin after all others."""
+    hosted = Hosted()
+    generation = hosted.stable("ann")
+    record = hosted.written[-1][0]
+    assert isinstance(record, GroupMetadataRecord)
+    for number in range(GROUPS_PER_TURN):
+        hosted.written.append((GroupMetadataRecord(f"group-{number}", record.value), None))
+    hosted.restart()
+    return hosted, generation
+
+
+def test_sessions_of_many_groups_begin_in_several_turns() -> None:
+    hosted, _ = _with_many_groups()
+    assert len(hosted.shard._context.timers) == GROUPS_PER_TURN
+    assert hosted.shard.next_deadline_ms == hosted.now_ms
+    hosted.advance(0)
+    assert len(hosted.shard._context.timers) == GROUPS_PER_TURN + 1
+    assert hosted.shard.next_deadline_ms == hosted.now_ms + SESSION_MS
+    hosted.advance(SESSION_MS)
+    assert {listing.state for listing in hosted.listed().values()} == {"Empty"}
+
+
+def test_a_group_may_begin_a_rebalance_before_its_sessions_begin() -> None:
+    """A newcomer has longer than a session to wait, and keeps it."""
+    hosted, generation = _with_many_groups()
+    newcomer = hosted.join("bob")
+    hosted.advance(0)
+    for _ in range(3):
+        hosted.advance(SESSION_MS - 1)
+        assert hosted.heartbeat("ann", generation) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert newcomer not in hosted.answers
+    hosted.join(member_id="ann")
+    assert hosted.joined(newcomer).error_code is ErrorCode.NONE
 
 
 # S3, S4: deleting

@@ -550,11 +550,15 @@ class ConsumerGroup:
         self.remove((self.members.by_id[name.member_id],))
 
     def on_loaded(self) -> None:
+        """Sessions begin, but for those of members that were heard since."""
+        timers = self._context.timers
         for member in self.members.by_id.values():
             classic = member.subscription.classic
             timeout_ms = self.config.group_consumer_session_timeout_ms
-            self.start_session(member, classic.session_timeout_ms if classic else timeout_ms)
-            self._time_revocation(member)
+            if self._timer(Timer.SESSION, member.member_id) not in timers:
+                self.start_session(member, classic.session_timeout_ms if classic else timeout_ms)
+            if self._timer(Timer.REVOCATION, member.member_id) not in timers:
+                self._time_revocation(member)
 
     def on_removed(self) -> None:
         for member_id in self.members.by_id:
