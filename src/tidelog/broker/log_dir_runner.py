@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 class FutureReplica(Protocol):
-    """A replica that is being copied from another directory to this one (`log_dir_moves.py`)."""
+    """A replica that is being copied from another directory to this one (`replica_mover.py`)."""
 
     @property
     def size_bytes(self) -> int: ...

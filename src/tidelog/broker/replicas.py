@@ -487,7 +487,7 @@ class Replicas:
         Folders that nothing in the image asks for wait for what the controller says. Raises
         ConfigError if two directories have the same partition.
         """
-        await self.moves.resolve()
+        await self.moves.decided.resolve()
         folders = {log_dir: set(await log_dir.partitions()) for log_dir in self._log_dirs}
         wanted = self._missing()
         await _require_one_place_each(wanted, folders)
@@ -697,7 +697,7 @@ class Replicas:
         await log_dir.release()
         await log_dir.open()
         await self._delete_doomed(log_dir)
-        await self.moves.resolve()
+        await self.moves.decided.resolve()
         folders = set(await log_dir.partitions())
         for topic_partition in log_dir.runners.keys() - folders:
             # Perhaps the disk is not mounted. An empty log would be served as if it were all.

@@ -16,7 +16,7 @@ What a crash finds:
 
     before 4       a log and an unfinished copy: the log is served, the copy is made anew
     after 4        a log that is marked: it is nobody's. Step 5, if it was not done, and then 6
-                   follow before anything is opened (`broker/log_dir_moves.py`)
+                   follow before anything is opened (`broker/decided_moves.py`)
 
 Invariants:
 

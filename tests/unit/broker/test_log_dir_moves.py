@@ -26,7 +26,7 @@ from tests.unit.broker.world import (
 )
 from tidelog.base.errors import DiskFull, ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import Offset
-from tidelog.broker import log_dir_moves
+from tidelog.broker import replica_mover
 from tidelog.broker.cleaning import Cleaner
 from tidelog.broker.handlers.list_offsets import _look_up
 from tidelog.core.controller.changes import BrokerConfigChanged, TopicDeleted
@@ -44,8 +44,8 @@ STARTED_AFTER = 1
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that little is much."""
-    monkeypatch.setattr(log_dir_moves, "SLICE_BYTES", 300)
-    monkeypatch.setattr(log_dir_moves, "REST_BYTES_MAX", 200)
+    monkeypatch.setattr(replica_mover, "SLICE_BYTES", 300)
+    monkeypatch.setattr(replica_mover, "REST_BYTES_MAX", 200)
 
 
 def folders(world: World, number: int) -> list[str]:

@@ -54,7 +54,7 @@ class Scene:
         return open_dir(self.disk, HERE), open_dir(self.disk, THERE)
 
     def move(self) -> Log:
-        """As `broker/log_dir_moves.py` does it, in one go."""
+        """As `broker/replica_mover.py` does it, in one go."""
         source, future = Source(self.log), self.there.future(NAME)
         future.create(TOPIC_ID)
         copy_closed(source, future)
