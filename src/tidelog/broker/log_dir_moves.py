@@ -21,6 +21,8 @@ Invariants:
     I3  A copy is removed when it is not wanted: another directory was asked for, the replica is
         gone, the disk is full. It is kept, and begun anew, if a directory fails or the broker
         stops.
+    I4  Of those who ask for a replica at once the last one has its way. It is answered when a
+        restart would find its copy, or none if none is needed, and no other's.
 """
 
 import asyncio
@@ -42,7 +44,7 @@ from tidelog.storage import layout
 
 logger = logging.getLogger(__name__)
 
-PREFERRED_MAX = 10_000
+ASKED_MAX = 10_000
 _PACE_S = 0.5
 
 
@@ -82,7 +84,8 @@ class LogDirMoves:
         self._tasks = tasks
         self._movers: dict[TopicPartition, ReplicaMover] = {}
         self._turns = {log_dir: asyncio.Lock() for log_dir in log_dirs}
-        self._preferred: dict[TopicPartition, LogDirRunner] = {}
+        self._asked: dict[TopicPartition, LogDirRunner] = {}
+        """Where replicas were last asked to be, since the broker was started."""
         self._paced_until_s = 0.0
         self._is_resumed_soon = False
         self._is_stopped = False
@@ -100,23 +103,21 @@ class LogDirMoves:
         if layout.future_folder_name(one, uuid4()) is None:
             raise RequestRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
         target = self._log_dir(path)
-        self._require_online(one, target)
+        self._require_place(one, target)
+        self._ask(one, target)
         await self._end_other(one, target)
+        if not self._is_asked_for(one, target):
+            return  # Somebody else has asked since, and it is as if that had come behind this.
+        self._require_place(one, target)
         runner = self.partitions.find(*one)
         if runner is None:
-            self._remember(one, target)
             raise RequestRefused(self._absence(one))
-        if runner.log_directory is target:
-            if not self._are_all_online:
-                self._remember(one, target)  # For `resume`: there may be a copy of it.
-            return
-        if one in self._movers:
-            return
-        self._require_online(one, target)
-        self._require_all_online()
-        name = layout.future_folder_name(one, uuid4())
-        assert name is not None
-        await self._begin(runner, target, name)
+        if (mover := self._movers.get(one)) is not None:
+            await self._until_begun(mover)
+        elif runner.log_directory is not target:
+            name = layout.future_folder_name(one, uuid4())
+            assert name is not None
+            await self._begin(runner, target, name)
 
     def _log_dir(self, path: str) -> LogDirRunner:
         for log_dir in self._log_dirs:
@@ -124,13 +125,17 @@ class LogDirMoves:
                 return log_dir
         raise RequestRefused(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs")
 
-    def _require_online(self, one: TopicPartition, target: LogDirRunner) -> None:
+    def _require_place(self, one: TopicPartition, target: LogDirRunner) -> None:
+        """Whether it can be there, as far as the disks are concerned."""
         if not target.is_online:
             raise RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"{target.path} is offline")
-        runner = self.partitions.find(*one)
+        runner, mover = self.partitions.find(*one), self._movers.get(one)
         is_offline = self.partitions.is_marked_offline(one) if runner is None else runner.is_offline
         if is_offline:
             raise RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"partition {one} is offline")
+        is_on_its_way = mover is not None and mover.target is target
+        if runner is not None and runner.log_directory is not target and not is_on_its_way:
+            self._require_all_online()
 
     def _require_all_online(self) -> None:
         """Else there may be a copy of it in a directory that cannot be read."""
@@ -138,44 +143,53 @@ class LogDirMoves:
             if not log_dir.is_online:
                 raise RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path} is offline")
 
-    @property
-    def _are_all_online(self) -> bool:
-        return all(log_dir.is_online for log_dir in self._log_dirs)
-
     def _absence(self, one: TopicPartition) -> ErrorCode:
         if self.partitions.image.partition(*one) is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.REPLICA_NOT_AVAILABLE
 
-    def _remember(self, one: TopicPartition, target: LogDirRunner) -> None:
-        self._preferred.pop(one, None)
-        if len(self._preferred) >= PREFERRED_MAX:
-            del self._preferred[next(iter(self._preferred))]
-        self._preferred[one] = target
+    def _ask(self, one: TopicPartition, target: LogDirRunner) -> None:
+        self._asked.pop(one, None)
+        if len(self._asked) >= ASKED_MAX:
+            del self._asked[next(iter(self._asked))]
+        self._asked[one] = target
 
-    def take_preferred(self, one: TopicPartition) -> LogDirRunner | None:
+    def _is_asked_for(self, one: TopicPartition, target: LogDirRunner) -> bool:
+        """Whether nobody has asked for another directory since."""
+        return self._asked.get(one, target) is target
+
+    def take_asked(self, one: TopicPartition) -> LogDirRunner | None:
         """Where a replica was asked to be before it was here; asked for once."""
-        return self._preferred.pop(one, None)
+        return self._asked.pop(one, None)
 
     async def _end_other(self, one: TopicPartition, target: LogDirRunner) -> None:
-        """A move to another directory than `target` is not wanted any more."""
-        while (mover := self._movers.get(one)) is not None and mover.target is not target:
+        """A move to another directory than `target` is not wanted any more, nor is its copy."""
+        while (
+            self._is_asked_for(one, target)
+            and (mover := self._movers.get(one)) is not None
+            and (mover.target is not target or mover.is_cancelled)
+        ):
             mover.cancel("another log directory was asked for")
             await asyncio.wait([mover.ended])
+            if mover.removal is not None:
+                await asyncio.wait([mover.removal])  # Ended by the disk, or its failure.
 
     async def _begin(self, runner: PartitionRunner, target: LogDirRunner, name: str) -> None:
         assert target.log_dir is not None
         one = runner.topic_partition
         source = next(known for known in self._log_dirs if known.runners.get(one) is runner)
-        self._preferred.pop(one, None)
         mover = ReplicaMover(self, runner, source, target, name)
         self._movers[one] = mover
         task = self._tasks.create_task(mover.run(self._turns[target]))
         mover.task = task
         task.add_done_callback(mover.on_task_done)
-        await asyncio.wait([mover.begun, task], return_when=asyncio.FIRST_COMPLETED)
-        if not mover.begun.done():
-            raise RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"{target.path} has failed")
+        await self._until_begun(mover)
+
+    async def _until_begun(self, mover: ReplicaMover) -> None:
+        await asyncio.wait([mover.begun, mover.ended], return_when=asyncio.FIRST_COMPLETED)
+        if not mover.begun.done() and not mover.is_cancelled:
+            path = mover.target.path
+            raise RequestRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} has failed")
 
     def ended(self, mover: ReplicaMover) -> None:
         if self._movers.get(mover.topic_partition) is mover:
@@ -183,7 +197,7 @@ class LogDirMoves:
 
     def on_deleted(self, one: TopicPartition) -> None:
         """The replica is not served here any more."""
-        self._preferred.pop(one, None)
+        self._asked.pop(one, None)
         mover = self._movers.get(one)
         if mover is not None:
             mover.cancel("the replica is gone")
@@ -268,7 +282,7 @@ class LogDirMoves:
             runner.topic_id == topic_id
             and runner.log_directory is not target
             and mover is None
-            and self._preferred.get(one, target) is target
+            and self._is_asked_for(one, target)
         )
         if not is_wanted:
             discard(target, one, name)

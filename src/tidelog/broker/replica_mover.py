@@ -107,6 +107,8 @@ class ReplicaMover:
         self.begun: asyncio.Future[None] = loop.create_future()
         """Done when the folder of the copy is there."""
         self.ended: asyncio.Future[None] = loop.create_future()
+        self.removal: asyncio.Future[None] | None = None
+        """Of its copy, if that is not wanted."""
         runner.move = self
         target.futures[runner.topic_partition] = self
 
@@ -139,6 +141,10 @@ class ReplicaMover:
     async def until_placed(self) -> None:
         if self._is_changing_places:
             await asyncio.wait([self.ended])
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._why_cancelled is not None
 
     def cancel(self, reason: str) -> None:
         """End the move, if it is not too late for that: who changes places finds out by itself."""
@@ -393,9 +399,9 @@ class ReplicaMover:
                 "reason": reason,
             },
         )
-        self._end()
         if discarded and self.target.is_online:
-            discard(self.target, self.topic_partition, self.name)
+            self.removal = discard(self.target, self.topic_partition, self.name)
+        self._end()
 
     def _end(self) -> None:
         if self.ended.done():
@@ -445,8 +451,9 @@ class ReplicaMover:
             raise _GivenUp(str(error), discard=False) from error
 
 
-def discard(log_dir: LogDirRunner, one: TopicPartition, name: str) -> None:
+def discard(log_dir: LogDirRunner, one: TopicPartition, name: str) -> "asyncio.Future[None]":
     """Remove a copy that nobody wants."""
     assert log_dir.log_dir is not None
     removed = log_dir.executor.background(log_dir.log_dir.discard_future, one, name)
     removed.add_done_callback(lambda done: succeeded_in(log_dir, done))
+    return removed

@@ -559,7 +559,7 @@ class Replicas:
             self._mark_offline(wanted)
             return {}
         for one in wanted:
-            log_dir = self.moves.take_preferred(one.topic_partition)
+            log_dir = self.moves.take_asked(one.topic_partition)
             if log_dir is None or log_dir not in shares:
                 log_dir = min(online, key=lambda known: len(known.runners) + len(shares[known]))
             shares[log_dir].append(one)

@@ -10,14 +10,18 @@ from tests.unit.broker.moving import (
     THERE,
     T,
     abandon,
+    altering_in,
     begin_slowly,
     code_of_alter,
     create_here,
     fill_here,
     folders,
+    hold,
     lies_in,
     placed,
+    release,
     settle,
+    step_through,
     stop_following,
 )
 from tests.unit.broker.played_leader import registered
@@ -77,6 +81,71 @@ async def test_another_directory_that_is_asked_for_takes_the_place_of_the_first(
         await settle(world)
         assert lies_in(world) == 2
         assert placed(world) == [[], [], ["t-0"]]
+
+
+@in_virtual_time
+async def test_of_two_that_ask_at_once_the_later_has_its_way_wherever_the_move_is() -> None:
+    """The first to ask wakes up last: the move that it ends was the second's as well."""
+    stops = 0
+    while await _is_asked_twice_at(stops):
+        stops += 1
+    assert stops > 10
+
+
+async def _is_asked_twice_at(stop: int) -> bool:
+    """Whether a move was under way after `stop` pieces of work; then both are asked for."""
+    async with broker_world(dir_count=3) as world:
+        await fill_here(world, count=4)
+        hold(world)
+        first = altering_in(world)
+        is_over = await step_through(world, stop) < stop
+        earlier = asyncio.ensure_future(code_of_alter(world, "/logs-2"))
+        await asyncio.sleep(0)
+        later = altering_in(world)
+        release(world)
+        await settle(world)
+        assert [await one for one in (first, earlier, later)] == [ErrorCode.NONE] * 3
+        assert placed(world) == [[], ["t-0"], []]
+        await world.stop()
+    return not is_over
+
+
+@in_virtual_time
+async def test_a_restart_goes_on_with_the_move_that_was_asked_for_last() -> None:
+    """A copy that is not wanted any more is gone when that is said."""
+    async with broker_world(dir_count=3) as world:
+        await begin_slowly(world)
+        world.executors[1].hold(BACKGROUND)
+        altering = asyncio.ensure_future(code_of_alter(world, "/logs-2"))
+        await settle(world)
+        assert not altering.done()
+        world.executors[1].release(BACKGROUND)
+        assert await altering is ErrorCode.NONE
+        assert [len(names) for names in placed(world)] == [1, 0, 1]
+        await abandon(world)
+        process_killed(world)
+        async with broker_world(dir_count=3, before=world) as after:
+            await settle(after)
+            assert placed(after) == [[], [], ["t-0"]]
+        release(world)
+
+
+@in_virtual_time
+async def test_a_copy_that_could_not_be_removed_is_not_gone_on_with() -> None:
+    async with broker_world(dir_count=2) as world:
+        await begin_slowly(world)
+        world.executors[1].hold(BACKGROUND)
+        altering = asyncio.ensure_future(code_of_alter(world, "/logs-0"))
+        await world.settle()
+        world.log_dirs[1].on_failure(StorageError("test"))
+        world.disk.arm("rename", "*-future", StorageError)
+        release(world)
+        assert await altering is ErrorCode.NONE
+        await settle(world)
+        world.disk.heal()
+        await world.reopen(world.log_dirs[1])
+        await settle(world)
+        assert placed(world) == [["t-0"], []]
 
 
 @in_virtual_time
