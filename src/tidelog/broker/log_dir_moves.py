@@ -67,6 +67,7 @@ class LogDirMoves:
         """`start` runs what has to end before the broker does, `open_in` opens a log that is in
         this directory from now on."""
         self.partitions = partitions
+        self.config = config
         self.clock = clock
         self.start = start
         self.occupy = occupy
@@ -80,7 +81,6 @@ class LogDirMoves:
             open_in=open_in,
         )
         self._log_dirs = log_dirs
-        self._config = config
         self._tasks = tasks
         self._movers: dict[TopicPartition, ReplicaMover] = {}
         self._turns = {log_dir: asyncio.Lock() for log_dir in log_dirs}
@@ -91,7 +91,7 @@ class LogDirMoves:
         self._is_stopped = False
 
     def on_config(self, config: ReplicationConfig) -> None:
-        self._config = config
+        self.config = config
 
     # -- what is asked for -----------------------------------------------------------------------
 
@@ -213,13 +213,13 @@ class LogDirMoves:
 
     async def pace(self, size_bytes: int) -> None:
         """Wait as `replica.alter.log.dirs.io.max.bytes.per.second` asks for, all moves together."""
-        rate = self._config.replica_alter_log_dirs_io_max_bytes_per_second
+        rate = self.config.replica_alter_log_dirs_io_max_bytes_per_second
         now_s = asyncio.get_running_loop().time()
         self._paced_until_s = max(self._paced_until_s, now_s) + size_bytes / max(rate, 1)
         until_s = self._paced_until_s
         while (left_s := until_s - asyncio.get_running_loop().time()) > 0:
             await asyncio.sleep(min(left_s, _PACE_S))
-            if self._config.replica_alter_log_dirs_io_max_bytes_per_second != rate:
+            if self.config.replica_alter_log_dirs_io_max_bytes_per_second != rate:
                 self._paced_until_s = 0.0
                 return
 

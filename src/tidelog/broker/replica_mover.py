@@ -20,6 +20,7 @@ from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.partition_ports import succeeded_in
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.partitions import Partitions
+from tidelog.config.replication import ReplicationConfig
 from tidelog.core.partition.log_move import (
     CopyBytes,
     DropCopies,
@@ -33,9 +34,6 @@ from tidelog.storage.log import Log
 
 logger = logging.getLogger(__name__)
 
-SLICE_BYTES = 1024 * 1024
-REST_BYTES_MAX = 4 * SLICE_BYTES
-"""What may be left to copy while appends wait."""
 FLUSHES_BEFORE_PAUSE = 3
 RETRY_S = 0.01
 
@@ -51,6 +49,8 @@ class Moves(Protocol):
 
     @property
     def partitions(self) -> Partitions: ...
+    @property
+    def config(self) -> ReplicationConfig: ...
     @property
     def clock(self) -> Clock: ...
     @property
@@ -92,7 +92,11 @@ class ReplicaMover:
         self._log = runner.log
         self._source_dir = source
         self._source = Source(runner.log)
-        self._machine = LogMove(slice_bytes=SLICE_BYTES, rest_bytes_max=REST_BYTES_MAX)
+        self._slice_bytes = moves.config.tidelog_log_dir_move_slice_bytes
+        self._machine = LogMove(
+            slice_bytes=self._slice_bytes,
+            rest_bytes_max=moves.config.tidelog_log_dir_move_rest_bytes,
+        )
         self._flushes = 0
         self._written: tuple[int, Offset] | None = None
         """How often the log had been cut, and where it began, when its offsets were written."""
@@ -229,7 +233,7 @@ class ReplicaMover:
             position = 0
             while True:
                 part = await self._in_source(
-                    self._source.read_beside, step.base_offset, suffix, position, SLICE_BYTES
+                    self._source.read_beside, step.base_offset, suffix, position, self._slice_bytes
                 )
                 if part is None:
                     break

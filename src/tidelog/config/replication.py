@@ -214,6 +214,23 @@ class ReplicationConfig:
         "connection of its own kind, so that others do not wait behind it.",
         minimum=1,
     )
+    tidelog_log_dir_move_slice_bytes: int = option(
+        "tidelog.log.dir.move.slice.bytes",
+        1_048_576,
+        ConfigType.INT,
+        "A replica on its way to another log directory is copied in slices of this many bytes: "
+        "other work on its disks waits for one of them.",
+        minimum=1,
+    )
+    tidelog_log_dir_move_rest_bytes: int = option(
+        "tidelog.log.dir.move.rest.bytes",
+        4_194_304,
+        ConfigType.INT,
+        "When its copy in another log directory lacks no more than this, appends to a replica wait "
+        "until the rest is copied too. A replica that is written faster than it is copied lags "
+        "behind for ever if this is small.",
+        minimum=0,
+    )
     max_incremental_fetch_session_cache_slots: int = option(
         "max.incremental.fetch.session.cache.slots",
         1000,

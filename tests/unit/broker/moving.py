@@ -18,6 +18,11 @@ from tidelog.base.errors import ErrorCode, RequestRefused
 
 BOTH = (URGENT, BACKGROUND)
 SMALL = {"internal.segment.bytes": "400", "file.delete.delay.ms": "10"}
+IN_SLICES = {
+    "tidelog.log.dir.move.slice.bytes": "300",
+    "tidelog.log.dir.move.rest.bytes": "200",
+}
+"""So that little is much."""
 THERE = "/logs-1"
 T = topic_partition("t")
 

@@ -9,6 +9,7 @@ from tests.support.batches import idempotent_batch, plain_batch
 from tests.unit.broker.followed import answer, take
 from tests.unit.broker.moving import (
     BOTH,
+    IN_SLICES,
     SMALL,
     THERE,
     T,
@@ -46,7 +47,6 @@ from tests.unit.broker.world import (
 )
 from tidelog.base.errors import DiskFull, ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import Offset
-from tidelog.broker import replica_mover
 from tidelog.broker.cleaning import Cleaner
 from tidelog.broker.handlers.list_offsets import _look_up
 from tidelog.storage import layout
@@ -55,16 +55,9 @@ STARTED_AFTER = 1
 """So many pieces of work make a move known to a restart."""
 
 
-@pytest.fixture(autouse=True)
-def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that little is much."""
-    monkeypatch.setattr(replica_mover, "SLICE_BYTES", 300)
-    monkeypatch.setattr(replica_mover, "REST_BYTES_MAX", 200)
-
-
 @in_virtual_time
 async def test_a_replica_moves_with_all_that_is_in_it() -> None:
-    async with broker_world(dir_count=2) as world:
+    async with broker_world(dir_count=2, settings=IN_SLICES) as world:
         await create_here(world)
         for number in range(20):
             world.produce("t", idempotent_batch(3, producer_id=7, base_sequence=3 * number))
@@ -90,7 +83,7 @@ async def test_a_replica_moves_with_all_that_is_in_it() -> None:
 
 @in_virtual_time
 async def test_what_is_produced_meanwhile_moves_along() -> None:
-    async with broker_world(dir_count=2) as world:
+    async with broker_world(dir_count=2, settings=IN_SLICES) as world:
         await create_here(world)
         produced = fill(world)
         hold(world)
@@ -134,7 +127,7 @@ async def test_a_machine_that_loses_power_anywhere_in_a_move_has_what_was_flushe
 
 async def _is_interrupted_at(stop: int, *, loses_power: bool) -> bool:
     """Whether the move was under way after `stop` pieces of work."""
-    async with broker_world(dir_count=2) as world:
+    async with broker_world(dir_count=2, settings=IN_SLICES) as world:
         await fill_here(world, {"flush.messages": "1"} if loses_power else {})
         hold(world)
         altering = altering_in(world)
@@ -146,7 +139,7 @@ async def _is_interrupted_at(stop: int, *, loses_power: bool) -> bool:
             power_cut(world, stop)
         else:
             process_killed(world)
-        async with broker_world(dir_count=2, before=world) as after:
+        async with broker_world(dir_count=2, before=world, settings=IN_SLICES) as after:
             assert after.stored("t") == before
             produced = after.produce("t", plain_batch(1))
             await settle(after)
@@ -204,7 +197,7 @@ def test_a_disk_that_fails_anywhere_in_a_move_loses_nothing(
 
 
 async def _has_failed_at(number: int, count: int, error: type[StorageError]) -> bool:
-    async with broker_world(dir_count=2) as world:
+    async with broker_world(dir_count=2, settings=IN_SLICES) as world:
         await fill_here(world)
         failing = FailingAt(world, number, count, error)
         code = await code_of_alter(world, THERE)
@@ -230,7 +223,7 @@ async def _has_failed_at(number: int, count: int, error: type[StorageError]) -> 
             assert lies_in(world) == 1
         assert (folders(world, 1) == ["t-0"]) is (lies_in(world) == 1)
         await world.stop()
-    async with broker_world(dir_count=2, before=world) as after:
+    async with broker_world(dir_count=2, before=world, settings=IN_SLICES) as after:
         assert after.stored_offsets("t")[:end_offset] == list(range(end_offset))
     return has_failed
 
@@ -238,7 +231,7 @@ async def _has_failed_at(number: int, count: int, error: type[StorageError]) -> 
 @in_virtual_time
 async def test_a_read_that_fails_where_the_log_was_does_no_harm_where_it_is() -> None:
     """S9: a disk that hangs, and then fails, takes its own replicas offline."""
-    async with broker_world(dir_count=2) as world:
+    async with broker_world(dir_count=2, settings=IN_SLICES) as world:
         await fill_here(world)
         here = world.executors[0]
         here.hold(URGENT)
@@ -275,7 +268,7 @@ async def test_a_topic_that_is_deleted_anywhere_in_its_move_leaves_nothing() -> 
 
 
 async def _is_deleted_at(stop: int) -> bool:
-    async with broker_world(dir_count=2) as world:
+    async with broker_world(dir_count=2, settings=IN_SLICES) as world:
         await fill_here(world, count=6)
         hold(world)
         altering = altering_in(world)
@@ -298,7 +291,7 @@ async def _is_deleted_at(stop: int) -> bool:
 async def test_records_deleted_meanwhile_do_not_come_back() -> None:
     """P1: DeleteRecords is answered when a crash cannot bring them back, wherever they are."""
     for stop in range(0, 60, 3):
-        async with broker_world(dir_count=2) as world:
+        async with broker_world(dir_count=2, settings=IN_SLICES) as world:
             await fill_here(world, count=10)
             hold(world)
             altering = altering_in(world)
@@ -309,7 +302,7 @@ async def test_records_deleted_meanwhile_do_not_come_back() -> None:
             altering.cancel()
             await abandon(world)
             process_killed(world)
-            async with broker_world(dir_count=2, before=world) as after:
+            async with broker_world(dir_count=2, before=world, settings=IN_SLICES) as after:
                 assert after.runner("t").log.log_start_offset == 10
                 await settle(after)
                 assert after.stored_offsets("t") == list(range(10, 30))
@@ -317,7 +310,7 @@ async def test_records_deleted_meanwhile_do_not_come_back() -> None:
 
 @in_virtual_time
 async def test_a_follower_that_is_cut_in_the_middle_of_its_move_has_what_its_leader_has() -> None:
-    async with broker_world(dir_count=2) as world:
+    async with broker_world(dir_count=2, settings=IN_SLICES) as world:
         await begin_slowly(world)
         world.decide(registered(OTHER, 20))
         for _ in range(7):  # Half of it is copied by then.
@@ -339,7 +332,7 @@ async def test_a_follower_that_is_cut_in_the_middle_of_its_move_has_what_its_lea
 @in_virtual_time
 async def test_a_thread_that_cuts_a_log_in_its_move_may_take_its_time() -> None:
     """M1 of `log_move.py`: the log is shorter already, and the move has not heard of it."""
-    async with broker_world(dir_count=2) as world:
+    async with broker_world(dir_count=2, settings=IN_SLICES) as world:
         await begin_slowly(world)
         here, there = world.executors
         await begin_to_follow(world)
@@ -371,7 +364,7 @@ async def test_a_recovery_point_that_was_written_for_a_copy_is_lowered_when_the_
     None
 ):
     """I3 of `follower_runner.py`: what is appended there is not flushed, and would pass for it."""
-    async with broker_world(dir_count=2) as world:
+    async with broker_world(dir_count=2, settings=IN_SLICES) as world:
         await fill_here(world)
         await begin_to_follow(world)
         there = world.executors[1]
@@ -395,7 +388,7 @@ async def test_a_recovery_point_that_was_written_for_a_copy_is_lowered_when_the_
 
 @in_virtual_time
 async def test_whoever_waits_for_a_flush_is_answered_when_the_log_has_moved() -> None:
-    async with broker_world(dir_count=2) as world:
+    async with broker_world(dir_count=2, settings=IN_SLICES) as world:
         await fill_here(world, {"flush.messages": "1"})
         hold(world)
         altering = altering_in(world)
@@ -413,10 +406,10 @@ async def test_whoever_waits_for_a_flush_is_answered_when_the_log_has_moved() ->
 @in_virtual_time
 async def test_how_far_a_move_is_can_be_told_without_the_disk_that_it_leaves() -> None:
     """S9: it waits for its turn, and the disk has failed; DescribeLogDirs is about all of them."""
-    async with broker_world(dir_count=2) as world:
+    async with broker_world(dir_count=2, settings=IN_SLICES) as world:
         await fill_here(world)
         await world.stop()
-    async with broker_world(dir_count=2, before=world) as after:
+    async with broker_world(dir_count=2, before=world, settings=IN_SLICES) as after:
         after.executors[0].hold(BACKGROUND)
         assert await code_of_alter(after, THERE) is ErrorCode.NONE
 
@@ -435,10 +428,10 @@ async def test_how_far_a_move_is_can_be_told_without_the_disk_that_it_leaves() -
 @in_virtual_time
 async def test_a_log_that_is_cut_before_its_move_has_its_turn_is_not_asked_for_its_size() -> None:
     """S9: the loop waits for no disk, and a follower goes on whatever that says."""
-    async with broker_world(dir_count=2) as world:
+    async with broker_world(dir_count=2, settings=IN_SLICES) as world:
         await fill_here(world)
         await world.stop()
-    async with broker_world(dir_count=2, before=world) as after:
+    async with broker_world(dir_count=2, before=world, settings=IN_SLICES) as after:
         turn = after.replicas.moves._turns[after.log_dirs[1]]
         await turn.acquire()
         assert await code_of_alter(after, THERE) is ErrorCode.NONE
@@ -465,7 +458,7 @@ async def test_a_log_that_is_cut_before_its_move_has_its_turn_is_not_asked_for_i
 @in_virtual_time
 async def test_a_log_that_is_being_moved_is_not_compacted_until_it_is_there() -> None:
     """I5 of `cleaning.py`."""
-    async with broker_world(dir_count=2) as world:
+    async with broker_world(dir_count=2, settings=IN_SLICES) as world:
         await fill_here(world, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"})
         cleaner = Cleaner(config=world.config.log, partitions=world.partitions, clock=world.clock)
         world.executors[1].hold(BACKGROUND)
@@ -487,7 +480,7 @@ async def test_a_log_that_is_being_moved_is_not_compacted_until_it_is_there() ->
 @in_virtual_time
 async def test_what_was_seen_is_known_where_the_log_is_moved_to() -> None:
     """D5: its `.ids` files move along, and nothing is read again but after a restart."""
-    async with broker_world(dir_count=2) as world:
+    async with broker_world(dir_count=2, settings=IN_SLICES) as world:
         await create_here(world, BY_HEADER)
         for number in range(12):
             await send(world, batch(f"a{number}", f"b{number}"))
@@ -513,7 +506,7 @@ async def test_what_was_seen_is_known_where_the_log_is_moved_to() -> None:
         assert len(world.stored("t")) == 25
         new_offset = world.stored_offsets("t")[-1]
         await world.stop()
-    async with broker_world(dir_count=2, before=world) as after:
+    async with broker_world(dir_count=2, before=world, settings=IN_SLICES) as after:
         assert (await send(after, batch("b0"))).base_offset == 1
         assert (await send(after, batch("new"))).base_offset == new_offset
         assert len(after.stored("t")) == 25
@@ -526,7 +519,7 @@ async def test_ids_that_are_read_while_the_log_is_moved_are_read_to_the_end() ->
     A follower reads on by ticks, which no queue keeps from meeting a move.
     """
     for stop in range(0, 90, 3):
-        async with broker_world(dir_count=2) as world:
+        async with broker_world(dir_count=2, settings=IN_SLICES) as world:
             await create_here(world, BY_HEADER)
             for number in range(12):
                 await send(world, batch(f"a{number}"))
