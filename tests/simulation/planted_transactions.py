@@ -110,6 +110,26 @@ def leave_overdue_ones_open() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def complete_with_the_first_marker() -> Iterator[None]:
+    """T3: that one partition has its marker is taken for that all have.
+
+    Most get theirs all the same, because all are sent; chance hardly ever kills a leader within
+    that millisecond, so this one is left to `test_commit_death.py`.
+    """
+    written = TransactionShard.on_markers_written
+
+    def all_at_once(
+        self: TransactionShard, transactional_id: str, number: int, partitions: Any, **now: Any
+    ) -> Any:
+        if self.awaits_markers(transactional_id, number):
+            partitions = self._completions[transactional_id].unanswered.copy()
+        return written(self, transactional_id, number, partitions, **now)
+
+    with patch.object(TransactionShard, "on_markers_written", all_at_once):
+        yield
+
+
 PLANTED_IN_TRANSACTIONS: dict[str, Callable[[], Any]] = {
     one.__name__: one
     for one in (

@@ -54,6 +54,8 @@ ABORT_SHARE = 0.25
 OFFSETS_SHARE = 0.5
 DAWDLE_SHARE = 0.04
 LATE_S = (0.3, 2.0)
+PAUSE_ONCE_S = 1.0
+"""So that nothing of what came before is still under way."""
 
 _AGAIN = frozenset(
     {
@@ -135,6 +137,25 @@ class SimulatedTransactor:
         await self._begin()
         with suppress(_Over):
             await self._write(self._begin_transaction())
+
+    async def run_once(self, *, is_commit: bool, on_begun: Callable[[], object]) -> None:
+        """One transaction, with a record in every partition and an offset of the group.
+
+        `on_begun` is called before its first request. It is left as it is if this producer cannot
+        go on with it.
+        """
+        await self._begin()
+        await asyncio.sleep(PAUSE_ONCE_S)
+        on_begun()
+        transaction = self._begin_transaction()
+        partitions = list(range(self._partition_count))
+        with suppress(_Over):
+            if not self._is_version_2:
+                await self._add_partitions(partitions)
+            for partition in partitions:
+                await self._produce(transaction, partition, 0)
+            await self._send_offsets(transaction)
+            await self._end(transaction, is_commit=is_commit)
 
     async def _begin(self) -> None:
         """A producer id, or a new epoch of the one there was; whoever had it before is fenced."""
