@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from tidelog.broker import shard_runner
+from tidelog.broker import shard_loading, shard_runner
 from tidelog.broker.coordinators import Coordinators
 from tidelog.broker.shard_runner import ShardRunner
 from tidelog.core.groups.classic_group import ClassicGroup
@@ -21,13 +21,13 @@ def answer_before_it_is_committed() -> Iterator[None]:
 @contextmanager
 def begin_before_all_is_loaded() -> Iterator[None]:
     """A new coordinator forgets the last record of each read."""
-    read = shard_runner._read_entries
+    read = shard_loading.read_entries
 
     def all_but_one(*args: Any, **kwargs: Any) -> Any:
         loaded = read(*args, **kwargs)
         return loaded._replace(entries=loaded.entries[:-1])
 
-    with patch.object(shard_runner, "_read_entries", all_but_one):
+    with patch.object(shard_runner, "read_entries", all_but_one):
         yield
 
 
