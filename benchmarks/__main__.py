@@ -35,6 +35,7 @@ SCRIPTS = (
     "coordinator_load",
     "transactions",
     "deduplication",
+    "compaction",
     "request_path",
     "fetch_path",
     "replicated_path",
