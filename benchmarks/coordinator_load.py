@@ -159,7 +159,7 @@ def _take_over(cluster: Cluster, round_index: int) -> Takeover:
             time.sleep(POLL_S)
         led_s = time.perf_counter()
         assert _leader(asked) == successor, f"broker {successor} is not the coordinator"
-        # Kafka answers with an older one until it knows that the last one is committed.
+        # Kafka answers with an older one at first.
         while _fetch(client, _group(0)) != mark:
             time.sleep(POLL_S)
         fetched_s = time.perf_counter()

@@ -56,7 +56,7 @@ class GroupsConfig:
         "offsets.load.buffer.size",
         5_242_880,
         ConfigType.INT,
-        "Bytes read at a time while offsets are loaded, at most 256 KiB.",
+        "Bytes read at a time while offsets are loaded, at most 1 MiB.",
         minimum=1,
     )
     offsets_retention_check_interval_ms: int = option(

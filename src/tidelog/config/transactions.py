@@ -70,7 +70,7 @@ class TransactionsConfig:
         "transaction.state.log.load.buffer.size",
         5_242_880,
         ConfigType.INT,
-        "Bytes read at a time while transactions are loaded, at most 256 KiB.",
+        "Bytes read at a time while transactions are loaded, at most 1 MiB.",
         minimum=1,
     )
     transaction_state_log_min_isr: int = option(
