@@ -9,6 +9,7 @@ from tidelog.broker import shard_loading, shard_runner
 from tidelog.broker.coordinators import Coordinators
 from tidelog.broker.shard_runner import ShardRunner
 from tidelog.core.groups.classic_group import ClassicGroup
+from tidelog.core.groups.classic_members import ClassicMembers
 
 
 @contextmanager
@@ -79,6 +80,16 @@ def give_shares_to_the_wrong_members() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def tell_leaders_what_members_said_first() -> Iterator[None]:
+    """What a member owns when it joins again is not passed on."""
+    with patch.object(ClassicMembers, "update_protocols", lambda *_: None):
+        yield
+
+
+PLANTED_IN_COOPERATIVE_GROUPS: dict[str, Callable[[], Any]] = {
+    one.__name__: one for one in (tell_leaders_what_members_said_first,)
+}
 PLANTED_IN_GROUPS: dict[str, Callable[[], Any]] = {
     one.__name__: one
     for one in (

@@ -12,6 +12,7 @@ from tidelog.sim.guests import Guest
 
 SEEDS = range(1, 9)
 SEEDS_OF_ALL = range(101, 105)
+SEEDS_OF_COOPERATIVE = range(201, 205)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -19,6 +20,12 @@ SEEDS_OF_ALL = range(101, 105)
 def test_every_promise_holds(guest: Guest, seed: int) -> None:
     result = run_with(seed, guest)
     assert result.failure is None, told(result, guest)
+
+
+@pytest.mark.parametrize("seed", SEEDS_OF_COOPERATIVE)
+def test_every_promise_holds_with_cooperative_members(seed: int) -> None:
+    result = run_with(seed, Guest.COOPERATIVE)
+    assert result.failure is None, told(result, Guest.COOPERATIVE)
 
 
 @pytest.mark.parametrize("seed", SEEDS_OF_ALL)

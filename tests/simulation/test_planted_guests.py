@@ -7,7 +7,7 @@ seeds.
 import pytest
 
 from tests.simulation.planted_consumer_groups import PLANTED_IN_CONSUMER_GROUPS
-from tests.simulation.planted_groups import PLANTED_IN_GROUPS
+from tests.simulation.planted_groups import PLANTED_IN_COOPERATIVE_GROUPS, PLANTED_IN_GROUPS
 from tests.simulation.planted_transactions import PLANTED_IN_TRANSACTIONS
 from tests.simulation.runs import run_with
 from tidelog.sim.guests import Guest
@@ -35,6 +35,7 @@ FOUND_BY: dict[str, set[str]] = {
     "take_commits_of_whoever_was_a_member": {OLD_GENERATION, ANOTHERS, OFFSETS_GO_ON},
     "keep_members_that_are_silent": {REST},
     "give_shares_to_the_wrong_members": {GIVEN, ONE_SHARE},
+    "tell_leaders_what_members_said_first": {OWNED_ONCE, ANOTHERS},
     "hand_out_what_is_not_free": {OWNED_ONCE},
     "do_not_wait_until_it_is_given_back": {OWNED_ONCE, ANOTHERS},
     "take_commits_of_fenced_members": {ANOTHERS},
@@ -57,6 +58,7 @@ TRIED_FIRST = {
     "do_not_wait_until_it_is_given_back": 4,
     "begin_without_assignments": 39,
     "overlook_new_topics": 3,
+    "tell_leaders_what_members_said_first": 2,
     "answer_before_it_is_committed": 2,
     "go_on_after_the_lead_is_lost": 2,
     "leave_prepared_ones_alone": 9,
@@ -66,6 +68,7 @@ TRIED_FIRST = {
 
 PLANTED = {
     **{name: (bug, Guest.GROUPS) for name, bug in PLANTED_IN_GROUPS.items()},
+    **{name: (bug, Guest.COOPERATIVE) for name, bug in PLANTED_IN_COOPERATIVE_GROUPS.items()},
     **{name: (bug, Guest.GROUPS) for name, bug in PLANTED_IN_CONSUMER_GROUPS.items()},
     **{name: (bug, Guest.TRANSACTIONS) for name, bug in PLANTED_IN_TRANSACTIONS.items()},
 }

@@ -4,7 +4,8 @@
       ▲                                                                                     │
       └─── told to, or fenced, or a commit went unanswered, or it leaves for a while ◀──────┘
 
-It is an eager one: it gives up all that it has before it joins.
+It is an eager one: it gives up all that it has before it joins. `cooperative_member.py` has those
+that do not.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.schema.join_group.v9.request import JoinGroupRequest, JoinGroupRequestProtocol
+from kio.schema.join_group.v9.response import JoinGroupResponseMember
 from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
 from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
 from kio.schema.types import GroupId
@@ -24,7 +26,7 @@ from tidelog.base.ids import TopicPartition
 from tidelog.records.consumer_protocol import decode_assignment, encode_assignment
 from tidelog.sim.client import SimulatedClient
 from tidelog.sim.coordinated import Unanswered
-from tidelog.sim.group_ledger import Assigned, GroupLedger
+from tidelog.sim.group_ledger import Asked, Assigned, GroupLedger
 from tidelog.sim.group_member import NOBODY, GroupMember, IsCoordinator, Pace, Place
 from tidelog.wire.api import ApiKey
 
@@ -36,9 +38,14 @@ LEAVE_VERSION = 5
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
+Share = dict[str, Sequence[TopicPartition]]
+"""By member: what a leader gives to each."""
+
 
 class ClassicMember(GroupMember):
     """Subscribes to one topic, of `partition_count` partitions."""
+
+    assignor = "range"
 
     def __init__(
         self,
@@ -85,7 +92,9 @@ class ClassicMember(GroupMember):
                 rebalance_timeout=_milliseconds(self._pace.rebalance_timeout_ms),
                 member_id=self._member_id,
                 protocol_type="consumer",
-                protocols=(JoinGroupRequestProtocol(name="range", metadata=self._subscription()),),
+                protocols=(
+                    JoinGroupRequestProtocol(name=self.assignor, metadata=self._subscription()),
+                ),
             ),
         )
         code = int(joined.error_code)
@@ -96,22 +105,20 @@ class ClassicMember(GroupMember):
             await self._on_refusal(code)
             return None
         self._member_id = joined.member_id
-        shares: dict[str, Sequence[TopicPartition]] = {}
+        shares: Share = {}
         if joined.leader == joined.member_id:
-            shares = self._share_out(sorted(one.member_id for one in joined.members))
+            shares = self._share_out(joined.members)
             self._ledger.give(self._group, joined.generation_id, shares)
         return await self._sync(joined.generation_id, shares)
 
-    def _share_out(self, members: Sequence[str]) -> dict[str, Sequence[TopicPartition]]:
+    def _share_out(self, members: Sequence[JoinGroupResponseMember]) -> Share:
         partitions = [TopicPartition(self._topic, one) for one in range(self._partition_count)]
         return {
-            member: [one for one in partitions if one.partition % len(members) == number]
-            for number, member in enumerate(members)
+            member_id: [one for one in partitions if one.partition % len(members) == number]
+            for number, member_id in enumerate(sorted(one.member_id for one in members))
         }
 
-    async def _sync(
-        self, generation: int, shares: dict[str, Sequence[TopicPartition]]
-    ) -> Place | None:
+    async def _sync(self, generation: int, shares: Share) -> Place | None:
         asked = await self._about_to_ask()
         synced = await self._coordinator.ask(
             ApiKey.SYNC_GROUP,
@@ -121,7 +128,7 @@ class ClassicMember(GroupMember):
                 generation_id=i32(generation),
                 member_id=self._member_id,
                 protocol_type="consumer",
-                protocol_name="range",
+                protocol_name=self.assignor,
                 assignments=tuple(
                     SyncGroupRequestAssignment(
                         member_id=member, assignment=encode_assignment(share, 0)
@@ -140,9 +147,13 @@ class ClassicMember(GroupMember):
         self._ledger.assigned.append(
             Assigned(self._group, generation, self._member_id, place.partitions, self._now_s())
         )
-        self._hold(place.partitions, asked)
+        self._take(place, asked)
         self._renew(asked)
         return place
+
+    def _take(self, place: Place, asked: Asked) -> None:
+        """What it was given is its own; it had nothing before."""
+        self._hold(place.partitions, asked)
 
     async def _on_refusal(self, code: int) -> None:
         if code in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}:
@@ -162,6 +173,10 @@ class ClassicMember(GroupMember):
         if code != ErrorCode.NONE:
             await self._on_refusal(code)
             return
+        await self._go_on(place, offsets)
+
+    async def _go_on(self, place: Place, offsets: dict[int, int]) -> None:
+        """Commit what it has a little further each time, until it has to join again."""
         while True:
             await self._pause()
             if not self.is_resting:

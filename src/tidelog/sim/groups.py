@@ -92,11 +92,21 @@ class Topics:
 class SimulatedGroups:
     """A few groups on one topic. A member that is killed is followed by another."""
 
-    def __init__(self, world: World, cluster: Cluster, *, topic: str, partition_count: int) -> None:
+    def __init__(
+        self,
+        world: World,
+        cluster: Cluster,
+        *,
+        topic: str,
+        partition_count: int,
+        classic_member: type[ClassicMember],
+    ) -> None:
+        """`classic_member`: eager ones, or cooperative ones. They do not get along in one group."""
         self._world = world
         self._random = world.random_for("groups")
         self._topic = topic
         self._partition_count = partition_count
+        self._classic_class = classic_member
         self._topics = Topics(cluster)
         self._ledger = GroupLedger()
         self._members: dict[str, list[GroupMember]] = {group: [] for group in MEMBERS}
@@ -202,7 +212,7 @@ class SimulatedGroups:
         )
 
     def _classic_member(self, client: SimulatedClient, group: str) -> GroupMember:
-        return ClassicMember(
+        return self._classic_class(
             client,
             self._ledger,
             group=group,

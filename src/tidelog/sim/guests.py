@@ -7,5 +7,6 @@ class Guest(Enum):
     """What a run is asked to look at, beside the log itself."""
 
     GROUPS = "groups"
+    COOPERATIVE = "cooperative"
     TRANSACTIONS = "transactions"
     DUPLICATES = "duplicates"

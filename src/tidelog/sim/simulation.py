@@ -28,7 +28,9 @@ from tidelog.sim.checkers.records import RecordsChecker
 from tidelog.sim.checkers.session_loss import SessionLossChecker
 from tidelog.sim.checkers.told_is_committed import ToldIsCommittedChecker
 from tidelog.sim.checkers.topics import TopicsChecker
+from tidelog.sim.classic_member import ClassicMember
 from tidelog.sim.client import SimulatedClient
+from tidelog.sim.cooperative_member import CooperativeMember
 from tidelog.sim.coordinator import SimulatedCoordinatorService
 from tidelog.sim.duplicates import TOPIC_CONFIGS, SimulatedDuplicates
 from tidelog.sim.faults.plan import FaultPlan
@@ -161,9 +163,16 @@ class Simulation:
             ),
         ]
         self._guests: list[SimulatedGroups | SimulatedTransactions | SimulatedDuplicates] = []
-        if Guest.GROUPS in plan.guests:
+        if plan.guests & {Guest.GROUPS, Guest.COOPERATIVE}:
+            is_cooperative = Guest.COOPERATIVE in plan.guests
             self._guests.append(
-                SimulatedGroups(world, self.cluster, topic=TOPIC, partition_count=PARTITION_COUNT)
+                SimulatedGroups(
+                    world,
+                    self.cluster,
+                    topic=TOPIC,
+                    partition_count=PARTITION_COUNT,
+                    classic_member=CooperativeMember if is_cooperative else ClassicMember,
+                )
             )
         if Guest.TRANSACTIONS in plan.guests:
             self._guests.append(
