@@ -13,7 +13,7 @@ def run(seed: int) -> RunResult:
     return simulate(RunPlan(seed=seed, broker_count=BROKERS, duration_s=60 * MINUTES))
 
 
-def run_with(seed: int, *guests: Guest) -> RunResult:
+def run_with(seed: int, *guests: Guest, aims_at_coordinators: bool = False) -> RunResult:
     """The same, with others who use the cluster as well."""
     return simulate(
         RunPlan(
@@ -21,19 +21,22 @@ def run_with(seed: int, *guests: Guest) -> RunResult:
             broker_count=BROKERS,
             duration_s=60 * MINUTES,
             guests=frozenset(guests),
+            aims_at_coordinators=aims_at_coordinators,
         )
     )
 
 
-def told(result: RunResult, *guests: Guest) -> str:
+def told(result: RunResult, *guests: Guest, aims_at_coordinators: bool = False) -> str:
     """What somebody has to know who is to find out why a run failed."""
-    arguments = " ".join(f"--with {guest.value}" for guest in guests)
+    arguments = [f"--with {guest.value}" for guest in guests]
+    if aims_at_coordinators:
+        arguments.append("--aim-at-coordinators")
     lines = result.history.splitlines()[-HISTORY_LINES_SHOWN:]
     return "\n".join(
         [
             f"seed {result.seed}: {result.failure}",
             *lines,
             f"again, with all of its history: make simulate SEED={result.seed}"
-            + (f" ARGS='{arguments}'" if guests else ""),
+            + (f" ARGS='{' '.join(arguments)}'" if arguments else ""),
         ]
     )

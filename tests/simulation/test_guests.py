@@ -1,8 +1,8 @@
 """Groups and transactions hold what they promise, whatever happens to the brokers (P3, D3).
 
 A minute of faults for each seed, with members of both protocols that come and go, transactional
-producers that are killed and fenced, or both; `sim/checkers/groups.py` and
-`sim/checkers/transactions.py` have the promises, P13 to P23.
+producers that are killed and fenced, or both, or those who repeat each other beside them (D5);
+`sim/checkers/groups.py`, `transactions.py` and `duplicates.py` have the promises, P13 to P26.
 """
 
 import pytest
@@ -13,6 +13,7 @@ from tidelog.sim.guests import Guest
 SEEDS = range(1, 9)
 SEEDS_OF_ALL = range(101, 105)
 SEEDS_OF_COOPERATIVE = range(201, 205)
+SEEDS_AIMED = range(301, 305)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -30,5 +31,12 @@ def test_every_promise_holds_with_cooperative_members(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS_OF_ALL)
 def test_every_promise_holds_with_all_of_them(seed: int) -> None:
-    result = run_with(seed, Guest.GROUPS, Guest.TRANSACTIONS)
-    assert result.failure is None, told(result, Guest.GROUPS, Guest.TRANSACTIONS)
+    result = run_with(seed, *Guest)
+    assert result.failure is None, told(result, *Guest)
+
+
+@pytest.mark.parametrize("seed", SEEDS_AIMED)
+def test_every_promise_holds_when_coordinators_are_aimed_at(seed: int) -> None:
+    guests = (Guest.GROUPS, Guest.TRANSACTIONS)
+    result = run_with(seed, *guests, aims_at_coordinators=True)
+    assert result.failure is None, told(result, *guests, aims_at_coordinators=True)

@@ -47,6 +47,13 @@ def run(
         list[Guest] | None,
         typer.Option("--with", help="Who else uses the cluster; may be given more than once."),
     ] = None,
+    aims_at_coordinators: Annotated[
+        bool,
+        typer.Option(
+            "--aim-at-coordinators",
+            help="Aim faults at coordinators of groups and transactions, too.",
+        ),
+    ] = False,
     jobs: Annotated[
         int | None, typer.Option(min=1, max=64, help="Seeds run at once.", show_default="cores")
     ] = None,
@@ -69,6 +76,7 @@ def run(
             broker_count=brokers,
             duration_s=60 * minutes,
             guests=frozenset(guests or ()),
+            aims_at_coordinators=aims_at_coordinators,
         )
         for seed in range(first, first + seeds)
     ]
@@ -179,9 +187,10 @@ def _show_failure(
     for line in lines[-HISTORY_LINES_SHOWN:]:
         print_line(f"  {line}")
     guests = "".join(f" --with {name}" for name in sorted(one.value for one in plan.guests))
+    aim = " --aim-at-coordinators" if plan.aims_at_coordinators else ""
     print_line(
         f"  again: tidelog sim --seeds 1 --from {result.seed} --brokers {plan.broker_count} "
-        f"--minutes {plan.duration_s / 60:g}{guests} --history DIR"
+        f"--minutes {plan.duration_s / 60:g}{guests}{aim} --history DIR"
     )
 
 

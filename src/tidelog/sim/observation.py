@@ -8,7 +8,7 @@ turn of a broker, only that broker's replicas can have.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from tidelog.base.ids import Offset
+from tidelog.base.ids import Offset, TopicPartition
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.coordination.port import Node
 from tidelog.core.controller import nodes
@@ -99,25 +99,39 @@ class Cluster:
         decoded = self._decoded[partition]
         if decoded[0] is not topic or decoded[1] is not node:
             self._decoded[partition] = (topic, node)
-            self._states[partition] = state = self._decode(partition, topic, node)
+            self._states[partition] = state = _decode(self.topic, partition, topic, node)
             self.excuses.on_state(partition, state)
         return self._states[partition]
 
-    def _decode(self, partition: int, topic: Node | None, node: Node | None) -> StoredState | None:
-        if topic is None or node is None:
-            return None
-        assignment = nodes.decode_topic(self.topic, topic.value)
-        state = nodes.decode_state(
-            self.topic, partition, assignment, node.value, version=node.version
-        )
-        return StoredState(
-            state.leader,
-            state.leader_epoch,
-            state.replicas,
-            state.isr,
-            bool(state.adding_replicas or state.removing_replicas),
-            state.partition_epoch,
-        )
+    def state_of(self, one: TopicPartition) -> StoredState | None:
+        """The same, of any topic."""
+        if one.topic == self.topic:
+            return self.state(one.partition)
+        topic = self.tree.get(nodes.topic_path(one.topic))
+        node = self.tree.get(nodes.state_path(one.topic, one.partition))
+        return _decode(one.topic, one.partition, topic, node)
+
+    def partition_count_of(self, topic: str) -> int:
+        """0 if there is no such topic."""
+        node = self.tree.get(nodes.topic_path(topic))
+        return 0 if node is None else len(nodes.decode_topic(topic, node.value).replicas)
+
+    def led(self, partition: int) -> PartitionRunner | None:
+        """The replica that leads, if its broker knows that."""
+        state = self.state(partition)
+        broker = None if state is None else self.brokers.get(state.leader)
+        runner = None if broker is None else broker.runner(self.topic, partition)
+        return None if runner is None or runner.leader is None else runner
+
+    def stable_ends(self) -> list[int] | None:
+        """Where each partition ends, if all of it is stable: no transaction is open."""
+        ends: list[int] = []
+        for partition in range(self.partition_count):
+            led = self.led(partition)
+            if led is None or led.last_stable_offset < led.announced_end_offset:
+                return None
+            ends.append(led.announced_end_offset)
+        return ends
 
     def half_done(self) -> str | None:
         """What about any topic is not as it is meant to be; None if all is."""
@@ -159,6 +173,21 @@ class Cluster:
 
     def fail(self, promise: str, detail: str) -> PromiseBroken:
         return PromiseBroken(f"{promise}: {detail}")
+
+
+def _decode(name: str, partition: int, topic: Node | None, node: Node | None) -> StoredState | None:
+    if topic is None or node is None:
+        return None
+    assignment = nodes.decode_topic(name, topic.value)
+    state = nodes.decode_state(name, partition, assignment, node.value, version=node.version)
+    return StoredState(
+        state.leader,
+        state.leader_epoch,
+        state.replicas,
+        state.isr,
+        bool(state.adding_replicas or state.removing_replicas),
+        state.partition_epoch,
+    )
 
 
 class Observation:

@@ -118,9 +118,9 @@ class Operations:
 
     # -- leaders and replicas --------------------------------------------------------------------
 
-    def move_leader(self, partition: int) -> None:
+    def move_leader(self, partition: TopicPartition) -> None:
         """Have somebody else in the in-sync set lead."""
-        state = self._cluster.state(partition)
+        state = self._cluster.state_of(partition)
         if state is None or state.is_moving:
             return
         others = [one for one in state.replicas if one != state.leader and one in state.isr]
@@ -131,14 +131,16 @@ class Operations:
 
         async def ask(requests: AdminRequests) -> None:
             await requests.alter_reassignments(
-                [self._reassignment(partition, order)], allow_replication_factor_change=True
+                [Reassignment(*partition, tuple(map(BrokerId, order)))],
+                allow_replication_factor_change=True,
             )
-            await requests.elect_leaders(ElectionType.PREFERRED, [self._partition(partition)])
+            await requests.elect_leaders(ElectionType.PREFERRED, [partition])
 
         self._ask("move leader", ask)
 
     def _move_leader(self) -> None:
-        self.move_leader(self._random.randrange(self._cluster.partition_count))
+        number = self._random.randrange(self._cluster.partition_count)
+        self.move_leader(TopicPartition(self._cluster.topic, number))
 
     def _elect(self) -> None:
         async def ask(requests: AdminRequests) -> None:
@@ -155,16 +157,11 @@ class Operations:
     def _reassign(self, partition: int, target: Sequence[int]) -> None:
         async def ask(requests: AdminRequests) -> None:
             await requests.alter_reassignments(
-                [self._reassignment(partition, target)], allow_replication_factor_change=True
+                [Reassignment(self._cluster.topic, partition, tuple(map(BrokerId, target)))],
+                allow_replication_factor_change=True,
             )
 
         self._ask("move replicas", ask)
-
-    def _reassignment(self, partition: int, target: Sequence[int]) -> Reassignment:
-        return Reassignment(self._cluster.topic, partition, tuple(map(BrokerId, target)))
-
-    def _partition(self, partition: int) -> TopicPartition:
-        return TopicPartition(self._cluster.topic, partition)
 
     # -- settings --------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from functools import partial
 from random import Random
 
 from tidelog.base.errors import ErrorCode, TidelogError
+from tidelog.broker.internal_topics import INTERNAL_TOPICS
 from tidelog.broker.peers import Address
 from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, is_compiled
 from tidelog.config.replication import LEADER_SELECTOR, RACK_AWARE_SELECTOR
@@ -70,6 +71,8 @@ class RunPlan:
     settings: Mapping[str, str] = field(default_factory=dict)
     guests: frozenset[Guest] = frozenset()
     """Who uses the cluster besides producers and consumers."""
+    aims_at_coordinators: bool = False
+    """Whether faults that are aimed at leaders are aimed at those of internal topics as well."""
 
     @property
     def is_compiled(self) -> bool:
@@ -198,6 +201,9 @@ class Simulation:
                 session_timeout_s=session_timeout_ms / 1_000,
                 replica_lag_time_max_s=REPLICA_LAG_TIME_MAX_MS / 1_000,
                 cuts_power=not plan.guests,
+                aimed_topics=(
+                    (TOPIC, *sorted(INTERNAL_TOPICS)) if plan.aims_at_coordinators else (TOPIC,)
+                ),
             ),
         )
         self.faults = Faults(scene, self.operations)

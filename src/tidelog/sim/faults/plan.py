@@ -19,6 +19,8 @@ class FaultPlan:
     replica_lag_time_max_s: float
     cuts_power: bool
     """Otherwise nothing that was written is ever gone, on any topic."""
+    aimed_topics: tuple[str, ...]
+    """Whose leaders are aimed at, of partitions that there are."""
 
     @classmethod
     def draw(
@@ -29,6 +31,7 @@ class FaultPlan:
         session_timeout_s: float,
         replica_lag_time_max_s: float,
         cuts_power: bool,
+        aimed_topics: tuple[str, ...],
     ) -> "FaultPlan":
         return cls(
             down_at_once=random.choice([1, 1, 1, 1, 2, broker_count]),
@@ -37,4 +40,5 @@ class FaultPlan:
             session_timeout_s=session_timeout_s,
             replica_lag_time_max_s=replica_lag_time_max_s,
             cuts_power=cuts_power,
+            aimed_topics=aimed_topics,
         )

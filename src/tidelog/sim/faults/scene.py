@@ -7,6 +7,7 @@ What is wrong with a broker's process or disk excludes anything else of that kin
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tidelog.base.ids import TopicPartition
 from tidelog.sim.brokers import SimulatedBroker
 from tidelog.sim.coordinator import SimulatedCoordinatorService
 from tidelog.sim.faults.plan import FaultPlan
@@ -102,11 +103,18 @@ class Scene:
         """The leader of some partition."""
         return self.leader_of(self.any_partition())
 
-    def any_partition(self) -> int:
-        return self.random.randrange(self.cluster.partition_count)
+    def any_partition(self) -> TopicPartition:
+        """One of those that the plan aims at."""
+        counts = {topic: self.cluster.partition_count_of(topic) for topic in self.plan.aimed_topics}
+        partitions = [
+            TopicPartition(topic, number)
+            for topic, count in counts.items()
+            for number in range(count)
+        ]
+        return partitions[self.random.randrange(len(partitions))]
 
-    def leader_of(self, partition: int) -> SimulatedBroker | None:
-        state = self.cluster.state(partition)
+    def leader_of(self, partition: TopicPartition) -> SimulatedBroker | None:
+        state = self.cluster.state_of(partition)
         return None if state is None else self.cluster.brokers.get(state.leader)
 
     def two_hosts(self) -> tuple[str, str]:
