@@ -1,4 +1,7 @@
-"""Bugs of de-duplication to be found, planted as those of `planted.py` are."""
+"""Bugs of de-duplication to be found, planted as those of `planted.py` are.
+
+One more, a stale `.ids` file that is believed, is planted in `tests/unit/storage/test_digests.py`.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -6,7 +9,9 @@ from unittest.mock import patch
 
 from tidelog.base.ids import Offset
 from tidelog.broker import deduplication
-from tidelog.core.deduplication.index import Duplicates
+from tidelog.broker.deduplication import _Reading
+from tidelog.core.deduplication.index import Duplicates, IdIndex
+from tidelog.records.digest import BatchDigest
 from tidelog.storage.log import Log
 
 
@@ -28,10 +33,44 @@ def acknowledge_before_the_first_copy_is_committed() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def count_ids_of_aborted_transactions() -> Iterator[None]:
+    """G4: an id counts as seen however its transaction ended."""
+    settle = IdIndex._settle
+
+    def as_commit(self: IdIndex, producer_id: int, *, is_committed: bool) -> None:
+        settle(self, producer_id, is_committed=True)
+
+    with patch.object(IdIndex, "_settle", as_commit):
+        yield
+
+
+@contextmanager
+def keep_ids_that_were_cut_off() -> Iterator[None]:
+    """I1: the index goes on with a log that was truncated, and knows what is not there any more."""
+    on_batch = IdIndex.on_batch
+
+    def is_of(self: _Reading, log: Log) -> bool:
+        self.index.end_offset = min(self.index.end_offset, log.log_end_offset)
+        return self._log is log
+
+    def wherever_it_is(self: IdIndex, digest: BatchDigest) -> None:
+        self.end_offset = Offset(min(self.end_offset, digest.base_offset))
+        on_batch(self, digest)
+
+    with (
+        patch.object(_Reading, "is_of", is_of),
+        patch.object(IdIndex, "on_batch", wherever_it_is),
+    ):
+        yield
+
+
 PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     planted.__name__: planted
     for planted in (
         begin_with_an_empty_index,
         acknowledge_before_the_first_copy_is_committed,
+        count_ids_of_aborted_transactions,
+        keep_ids_that_were_cut_off,
     )
 }

@@ -164,8 +164,6 @@ class Story:
             self._seen,
             self.ledger,
             self._readers,
-            topic=OUTPUT,
-            partition_count=PARTITION_COUNT,
             groups={TRANSACTIONAL_ID: GROUP},
         )
 

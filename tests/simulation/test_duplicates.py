@@ -18,8 +18,13 @@ TOLD = "a duplicate is told where the first copy is"
 FOUND_BY = {
     "begin_with_an_empty_index": {ONCE},
     "acknowledge_before_the_first_copy_is_committed": {STORED, TOLD},
+    "count_ids_of_aborted_transactions": {STORED},
+    "keep_ids_that_were_cut_off": {STORED, TOLD, ONCE},
 }
-TRIED_FIRST = {"acknowledge_before_the_first_copy_is_committed": 3}
+TRIED_FIRST = {
+    "acknowledge_before_the_first_copy_is_committed": 7,
+    "keep_ids_that_were_cut_off": 24,
+}
 """As in `test_planted.py`."""
 
 

@@ -50,8 +50,6 @@ class SimulatedTransactions:
             cluster,
             self.ledger,
             self.readers,
-            topic=topic,
-            partition_count=partition_count,
             groups={one: group_of(one) for one in ALL_IDS},
         )
 

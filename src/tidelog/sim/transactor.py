@@ -12,7 +12,7 @@ epoch stays), half as those after (KIP-890: added by writing, a new epoch for ea
 
 import asyncio
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -296,9 +296,16 @@ class SimulatedTransactor:
                 return
 
     async def _produce(self, transaction: Transaction, partition: int, part: int) -> None:
-        sequence = self._sequences.get(partition, 0)
         value = f"{self._transactional_id}:{transaction.number}:{partition}:{part}".encode()
-        batch = self._batch(value, sequence)
+        await self._send(partition, [(None, value)], Codec.NONE)
+        transaction.written.append((partition, value))
+
+    async def _send(
+        self, partition: int, keys_and_values: Sequence[tuple[bytes | None, bytes]], codec: Codec
+    ) -> int:
+        """A batch, until it is stored; the offset that is answered."""
+        sequence = self._sequences.get(partition, 0)
+        batch = self._batch(keys_and_values, codec, sequence)
         while True:
             try:
                 produced: Produced = await self._client.ask_leader(
@@ -313,9 +320,8 @@ class SimulatedTransactor:
                 continue
             code = produced.error_code
             if code == ErrorCode.NONE:
-                self._sequences[partition] = sequence + 1
-                transaction.written.append((partition, value))
-                return
+                self._sequences[partition] = sequence + len(keys_and_values)
+                return produced.base_offset
             self._ledger.note_refusal(code)
             if code not in _AGAIN:
                 raise _Over
@@ -361,10 +367,12 @@ class SimulatedTransactor:
     def _produce_version(self) -> int:
         return 12 if self._is_version_2 else 11
 
-    def _batch(self, value: bytes, sequence: int) -> bytearray:
+    def _batch(
+        self, keys_and_values: Sequence[tuple[bytes | None, bytes]], codec: Codec, sequence: int
+    ) -> bytearray:
         return produced_batch(
-            [(None, value)],
-            codec=Codec.NONE,
+            keys_and_values,
+            codec=codec,
             producer=self._producer,
             base_sequence=sequence,
             is_transactional=True,

@@ -1,4 +1,5 @@
-"""P24-P26: what was sent twice is stored once (D5).
+"""P24-P26: what was sent twice is stored once (D5). What a transaction had that was aborted is not
+stored.
 
 P24  no partition has two records with one id
 P25  what a producer was told is stored is stored, by this batch or by an earlier one
@@ -7,7 +8,8 @@ P26  a producer that sent one record was told where the first copy is
 
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.records.batch import iter_headers
-from tidelog.records.record import decode_records
+from tidelog.records.control import ControlType, decode_transaction_end
+from tidelog.records.record import Record, decode_records
 from tidelog.sim.checkers.records import contents_of
 from tidelog.sim.observation import Cluster, Sight
 from tidelog.sim.repeater import RepeatedIds
@@ -51,19 +53,34 @@ class DuplicatesChecker:
             for broker in self._cluster.brokers.values()
             if (found := broker.runner(self._topic, partition)) is not None
         )
-        contents = contents_of(runner)
         offsets: dict[bytes, int] = {}
-        for position, header in iter_headers(contents):
-            if header.is_control:
+        for record in _stored(contents_of(runner)):
+            if record.key is None:
                 continue
-            for record in decode_records(contents[position : position + header.size_bytes]):
-                if record.key is None:
-                    continue
-                if record.key in offsets:
-                    raise self._cluster.fail(
-                        "a record with an id is stored once",
-                        f"{record.key!r} of partition {partition} is at offsets "
-                        f"{offsets[record.key]} and {record.offset}",
-                    )
-                offsets[record.key] = record.offset
+            if record.key in offsets:
+                raise self._cluster.fail(
+                    "a record with an id is stored once",
+                    f"{record.key!r} of partition {partition} is at offsets "
+                    f"{offsets[record.key]} and {record.offset}",
+                )
+            offsets[record.key] = record.offset
         return offsets
+
+
+def _stored(contents: bytes) -> list[Record]:
+    """All records but those of transactions that were aborted."""
+    stored: list[Record] = []
+    undecided: dict[int, list[Record]] = {}
+    for position, header in iter_headers(contents):
+        records = decode_records(contents[position : position + header.size_bytes])
+        if header.is_control:
+            end = decode_transaction_end(records[0].key, records[0].value)
+            held = undecided.pop(header.producer_id, [])
+            if end is not None and end.control_type is ControlType.COMMIT:
+                stored += held
+        elif header.is_transactional:
+            undecided.setdefault(header.producer_id, []).extend(records)
+        else:
+            stored += records
+    assert not undecided, "all has come to rest"
+    return stored

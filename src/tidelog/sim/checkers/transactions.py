@@ -29,16 +29,12 @@ class TransactionsChecker:
         ledger: TransactionLedger,
         readers: Sequence[CommittedReader],
         *,
-        topic: str,
-        partition_count: int,
         groups: Mapping[str, str],
     ) -> None:
         """`groups`: the one whose offsets each transactional id commits."""
         self._cluster = cluster
         self._ledger = ledger
         self._readers = readers
-        self._topic = topic
-        self._partition_count = partition_count
         self._groups = groups
         self._rounds_at_rest: list[int] | None = None
 
@@ -50,7 +46,7 @@ class TransactionsChecker:
     @property
     def is_settled(self) -> bool:
         """Whether all is stable, and readers have read it, and then offsets."""
-        ends = self._stable_ends()
+        ends = self._cluster.stable_ends()
         if ends is None or any(reader.offsets != ends for reader in self._readers):
             self._rounds_at_rest = None
             return False
@@ -67,26 +63,10 @@ class TransactionsChecker:
             partition: None
             if led is None
             else (led.last_stable_offset, led.high_watermark, led.announced_end_offset)
-            for partition in range(self._partition_count)
-            for led in [self._led(partition)]
+            for partition in range(self._cluster.partition_count)
+            for led in [self._cluster.led(partition)]
         }
         return f"stable, committed, end by partition are {leaders}, readers are at {reads}"
-
-    def _stable_ends(self) -> list[int] | None:
-        """Where each partition ends, if all of it is stable."""
-        ends: list[int] = []
-        for partition in range(self._partition_count):
-            led = self._led(partition)
-            if led is None or led.last_stable_offset < led.announced_end_offset:
-                return None
-            ends.append(led.announced_end_offset)
-        return ends
-
-    def _led(self, partition: int) -> PartitionRunner | None:
-        state = self._cluster.state(partition)
-        broker = None if state is None else self._cluster.brokers.get(state.leader)
-        runner = None if broker is None else broker.runner(self._topic, partition)
-        return None if runner is None or runner.leader is None else runner
 
     # -- at the end ------------------------------------------------------------------------------
 
