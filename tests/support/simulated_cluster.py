@@ -20,7 +20,7 @@ from tidelog.core.controller import nodes
 from tidelog.core.controller.image import PartitionImage
 from tidelog.core.controller.reassignment import Reassignment
 from tidelog.core.controller.requests import NewTopic
-from tidelog.sim.brokers import SimulatedBroker
+from tidelog.sim.brokers import DISK_WORK_MAX_S, SimulatedBroker
 from tidelog.sim.coordinator import SimulatedCoordinatorService
 from tidelog.sim.links import same_machine, same_rack
 from tidelog.sim.network import SimulatedNetwork
@@ -38,7 +38,9 @@ T = TypeVar("T")
 class SimulatedCluster:
     """Brokers 1 to `broker_count`, all running when it is made; 1 is the first controller."""
 
-    def __init__(self, world: World, broker_count: int, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, world: World, broker_count: int, settings: Mapping[str, str], *, log_dir_count: int
+    ) -> None:
         self.world = world
         self.network = SimulatedNetwork(
             world,
@@ -58,6 +60,8 @@ class SimulatedCluster:
                 number,
                 {"replica.fetch.backoff.ms": "200", "tidelog.log.dir.retry.ms": "500", **settings},
                 SHORTCUTS,
+                log_dir_count=log_dir_count,
+                disk_work_max_s=DISK_WORK_MAX_S,
             )
             for number in range(1, broker_count + 1)
         }
@@ -217,11 +221,15 @@ class SimulatedCluster:
 
 @contextmanager
 def simulated_cluster(
-    broker_count: int, settings: Mapping[str, str] | None = None, *, seed: int = 1
+    broker_count: int,
+    settings: Mapping[str, str] | None = None,
+    *,
+    seed: int = 1,
+    log_dir_count: int = 1,
 ) -> Iterator[SimulatedCluster]:
     with World(seed, lines_max=HISTORY_LINES_MAX) as world, world.capturing_logs(logging.INFO):
         try:
-            yield SimulatedCluster(world, broker_count, settings or {})
+            yield SimulatedCluster(world, broker_count, settings or {}, log_dir_count=log_dir_count)
         except BaseException as error:
             error.add_note(world.trace.history())
             raise

@@ -11,6 +11,7 @@ is back; that is all the broker is told.
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from random import Random
 
 from tidelog.broker.broker import Broker, BrokerPorts
@@ -27,8 +28,10 @@ from tidelog.sim.process import Process, ProcessState
 from tidelog.sim.world import World
 
 PORT = 9092
+DATA = Path("/data")
 DESCRIPTORS_MAX = 1_000
 DISK_BYTES = 2**30
+DISK_WORK_MAX_S = 0.01
 
 
 class SimulatedBroker:
@@ -42,12 +45,16 @@ class SimulatedBroker:
         broker_id: int,
         settings: Mapping[str, str],
         shortcuts: Shortcuts,
+        *,
+        log_dir_count: int,
+        disk_work_max_s: float,
     ) -> None:
         self._shortcuts = shortcuts
+        self.log_dirs = (DATA, *(Path(f"{DATA}-{number}") for number in range(1, log_dir_count)))
         self.broker_id = broker_id
         self.host = f"broker-{broker_id}"
         self.disk = SimulatedDisk(
-            world, self.host, total_bytes=DISK_BYTES, work_min_s=0.0002, work_max_s=0.01
+            world, self.host, total_bytes=DISK_BYTES, work_min_s=0.0002, work_max_s=disk_work_max_s
         )
         self.process: Process | None = None
         self.broker: Broker | None = None
@@ -66,7 +73,7 @@ class SimulatedBroker:
                 **settings,
                 "node.id": str(broker_id),
                 "listeners": f"PLAINTEXT://{self.host}:{PORT}",
-                "log.dirs": "/data",
+                "log.dirs": ",".join(map(str, self.log_dirs)),
             }
         )
 

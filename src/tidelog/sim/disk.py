@@ -5,6 +5,8 @@ after its end: a dead process never writes. Its faults belong to the machine and
 
     fill            nothing can be written, as with a full disk
     arm             operations on some files fail (`storage/faulty_disk.py`)
+    fail_in         operations on all files in one folder fail: a disk of its own is mounted there
+    fill_in         the same of a full disk
     slow, hang      work on the disk's threads takes longer, or does not end (`executor.py`)
     set_cold        nothing is in the page cache
     kill_after      its process dies between two operations, in the middle of whatever it does
@@ -14,9 +16,10 @@ after its end: a dead process never writes. Its faults belong to the machine and
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.base.errors import DiskFull, StorageError
 from tidelog.base.ports import HeldLock, LogFile
@@ -35,6 +38,24 @@ _CHANGES: Final = frozenset(
 )  # fmt: skip
 
 
+_FLUSHES: Final = frozenset({"flush", "flush_folder"})
+"""After one that failed a broker leaves a log dir alone until it is started again."""
+
+
+class _Mount(NamedTuple):
+    """A folder in which operations fail."""
+
+    folder: Path
+    error: type[StorageError]
+
+    def fails(self, operation: str, path: Path) -> bool:
+        if path != self.folder and self.folder not in path.parents:
+            return False
+        if self.error is DiskFull:
+            return operation in _NEED_ROOM
+        return operation not in _FLUSHES
+
+
 class ProcessEnded(BaseException):
     """Raised into code of a process that is dead. Nobody is to catch it."""
 
@@ -49,15 +70,27 @@ class SimulatedDisk:
         self.machine = machine
         self.memory = MemoryDisk(total_bytes=total_bytes, now_ms=EPOCH_MS)
         self._random = world.random_for(f"disk of {machine}")
+        self._world = world
         self._trace: Trace = world.trace
         self._work_min_s = work_min_s
-        self._work_max_s = work_max_s
+        self.work_max_s = work_max_s
         self._slowness = 1.0
         self._faults = FaultyDisk(self.memory)
         self._attached: list[ProcessDisk] = []
         self._hanging: list[Callable[[], None]] | None = None
         self._changes_left: int | None = None
         self._is_looked_at = False
+        self._mount: _Mount | None = None
+        self._last_failed_s = -inf
+
+    @property
+    def last_failed_s(self) -> float:
+        """When something that was tried there could last fail."""
+        return self._world.now_s if self._is_failing else self._last_failed_s
+
+    @property
+    def _is_failing(self) -> bool:
+        return self._mount is not None or self._faults.is_armed
 
     def attach(self, process: Process) -> "ProcessDisk":
         """The disk as `process` sees it, as long as it lives."""
@@ -79,6 +112,16 @@ class SimulatedDisk:
             self._faults.arm(operation, "*", DiskFull)
         self._note("disk full", "")
 
+    def fail_in(self, folder: Path) -> None:
+        """Fail everything in one folder but flushes, until `heal`."""
+        self._mount = _Mount(folder, StorageError)
+        self._note("disk fails", str(folder))
+
+    def fill_in(self, folder: Path) -> None:
+        """As `fill`, in one folder."""
+        self._mount = _Mount(folder, DiskFull)
+        self._note("disk full", str(folder))
+
     def slow(self, factor: float) -> None:
         self._slowness = factor
         self._note("disk slow", str(factor))
@@ -97,6 +140,8 @@ class SimulatedDisk:
         self._changes_left = change_count
 
     def heal(self) -> None:
+        self._last_failed_s = self.last_failed_s
+        self._mount = None
         self._faults.heal()
         self._changes_left = None
         self._slowness = 1.0
@@ -135,11 +180,13 @@ class SimulatedDisk:
                 self._changes_left = None
                 process.kill()
                 raise ProcessEnded
+        if self._mount is not None and self._mount.fails(operation, path):
+            raise self._mount.error(f"cannot {operation} {path}: fault injected")
         self._faults.attempt(operation, path)
 
     def work_s(self) -> float:
         """How long the next piece of work takes."""
-        return self._slowness * self._random.uniform(self._work_min_s, self._work_max_s)
+        return self._slowness * self._random.uniform(self._work_min_s, self.work_max_s)
 
     def moment_of(self, work_s: float) -> float:
         """When, within that time, it is done."""

@@ -10,3 +10,4 @@ class Guest(Enum):
     COOPERATIVE = "cooperative"
     TRANSACTIONS = "transactions"
     DUPLICATES = "duplicates"
+    LOG_DIRS = "log-dirs"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-from tidelog.base.errors import ErrorCode, TidelogError
+from tidelog.base.errors import ErrorCode, StorageError, TidelogError
 from tidelog.broker.internal_topics import INTERNAL_TOPICS
 from tidelog.broker.peers import Address
 from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, is_compiled
@@ -42,6 +42,7 @@ from tidelog.sim.groups import SETTINGS as GROUP_SETTINGS
 from tidelog.sim.guests import Guest
 from tidelog.sim.ledger import Ledger
 from tidelog.sim.links import same_machine, same_rack
+from tidelog.sim.log_dir_moves import ONE_LOG_DIR, LogDirPlan, SimulatedLogDirMoves
 from tidelog.sim.network import SimulatedNetwork
 from tidelog.sim.observation import Checker, Cluster, Observation
 from tidelog.sim.operations import OperationPlan, Operations
@@ -73,6 +74,12 @@ class RunPlan:
     """Who uses the cluster besides producers and consumers."""
     aims_at_coordinators: bool = False
     """Whether faults that are aimed at leaders are aimed at those of internal topics as well."""
+
+    @property
+    def needs_every_record(self) -> bool:
+        """Whether a coordinator takes part: what it knows is not looked at by those who excuse a
+        loss of records."""
+        return bool(self.guests - {Guest.LOG_DIRS})
 
     @property
     def is_compiled(self) -> bool:
@@ -120,8 +127,10 @@ class Simulation:
             notices_death=chance.random() < 0.5,
         )
         self._min_isr = chance.choice(["1", "2", "2", "2"])
-        # What a coordinator knows is not looked at by those who excuse a loss of records.
-        self._allows_unclean = chance.random() < UNCLEAN_SHARE and not plan.guests
+        self._allows_unclean = chance.random() < UNCLEAN_SHARE and not plan.needs_every_record
+        log_dirs = LogDirPlan.draw(world.random_for("log dirs"))
+        if Guest.LOG_DIRS not in plan.guests:
+            log_dirs = ONE_LOG_DIR
         racks = self._racks(world.random_for("racks"))
         self.ledger = Ledger()
         self._brokers = {
@@ -130,8 +139,15 @@ class Simulation:
                 self._network,
                 self._coordination,
                 broker_id,
-                {**self._settings(chance), **racks[broker_id]},
+                {
+                    **self._settings(chance),
+                    **log_dirs.settings,
+                    **plan.settings,
+                    **racks[broker_id],
+                },
                 SHORTCUTS if plan.is_compiled else NO_SHORTCUTS,
+                log_dir_count=log_dirs.count,
+                disk_work_max_s=log_dirs.work_max_s,
             )
             for broker_id in range(1, plan.broker_count + 1)
         }
@@ -165,7 +181,9 @@ class Simulation:
                 ],
             ),
         ]
-        self._guests: list[SimulatedGroups | SimulatedTransactions | SimulatedDuplicates] = []
+        self._guests: list[
+            SimulatedGroups | SimulatedTransactions | SimulatedDuplicates | SimulatedLogDirMoves
+        ] = []
         if plan.guests & {Guest.GROUPS, Guest.COOPERATIVE}:
             is_cooperative = Guest.COOPERATIVE in plan.guests
             self._guests.append(
@@ -189,6 +207,12 @@ class Simulation:
                     world, self.cluster, topic=TOPIC, partition_count=PARTITION_COUNT
                 )
             )
+        if Guest.LOG_DIRS in plan.guests:
+            self._guests.append(
+                SimulatedLogDirMoves(
+                    world, self.cluster, topic=TOPIC, partition_count=PARTITION_COUNT
+                )
+            )
         self._checkers += [guest.checker for guest in self._guests]
         scene = Scene(
             world,
@@ -200,7 +224,7 @@ class Simulation:
                 plan.broker_count,
                 session_timeout_s=session_timeout_ms / 1_000,
                 replica_lag_time_max_s=REPLICA_LAG_TIME_MAX_MS / 1_000,
-                cuts_power=not plan.guests,
+                cuts_power=not plan.needs_every_record,
                 aimed_topics=(
                     (TOPIC, *sorted(INTERNAL_TOPICS)) if plan.aims_at_coordinators else (TOPIC,)
                 ),
@@ -237,6 +261,15 @@ class Simulation:
             broker_id: {"broker.rack": chance.choice(RACKS), "replica.selector.class": selector}
             for broker_id in range(1, self._plan.broker_count + 1)
         }
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What was done to the cluster, and how often."""
+        counts = {**self.faults.counts, **self.operations.counts}
+        for guest in self._guests:
+            if isinstance(guest, SimulatedLogDirMoves):
+                counts |= guest.counts
+        return counts
 
     def run(self) -> None:
         """Raises PromiseBroken or NeverHappened."""
@@ -453,6 +486,10 @@ def simulate(plan: RunPlan, *, log_level: int = logging.INFO) -> RunResult:
         except AssertionError as broken:
             # A promise that a checker watches, or one that a machine asserts of itself.
             failure = str(broken) or repr(broken)
+        except StorageError as error:
+            # A checker has read what a broker takes for its log.
+            failure = f"a replica can be read: {error}"
+        if failure is not None:
             world.trace.note("checker", failure, {})
         return RunResult(
             seed=plan.seed,
@@ -463,7 +500,7 @@ def simulate(plan: RunPlan, *, log_level: int = logging.INFO) -> RunResult:
             sent=simulation.ledger.sent_count,
             acknowledged=len(simulation.ledger.acknowledged),
             consumed=len(simulation.ledger.consumed),
-            faults={**simulation.faults.counts, **simulation.operations.counts},
+            faults=simulation.counts,
             excused=len(simulation.cluster.excuses.partitions),
             callbacks=world.callback_count,
         )

@@ -43,6 +43,11 @@ class FaultyDisk:
         """Fail `operation`, a method of Disk or LogFile, on names that match, `after` successes."""
         self._faults.append(_Fault(operation, pattern, error, after))
 
+    @property
+    def is_armed(self) -> bool:
+        """Whether anything can fail."""
+        return bool(self._faults)
+
     def heal(self) -> None:
         """Disarm every fault."""
         self._faults.clear()

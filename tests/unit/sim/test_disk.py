@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from math import inf
 from pathlib import Path
 from random import Random
 
@@ -88,6 +89,41 @@ def test_faults_stay_over_a_restart_until_they_are_healed(
         after.open(FILE).flush()
     machine.heal()
     after.open(FILE).flush()
+
+
+def test_one_folder_can_fail_and_others_go_on(world: World, machine: SimulatedDisk) -> None:
+    _, disk = attached(world, machine)
+    other = Path("/others")
+    disk.make_folder(other)
+    file = disk.open(FILE)
+    machine.fail_in(FOLDER)
+    with pytest.raises(StorageError):
+        file.append(b"lost")
+    with pytest.raises(StorageError):
+        disk.list_folder(FOLDER)
+    disk.open(other / "b.log").append(b"kept")
+    file.flush()  # After one that failed nobody would try the folder again.
+    machine.heal()
+    file.append(b"kept")
+    machine.fill_in(other)
+    with pytest.raises(DiskFull):
+        disk.open(other / "c.log")
+    assert disk.open(other / "b.log").read(0, 4) == b"kept"
+    file.append(b"kept")
+
+
+def test_a_disk_knows_when_something_could_last_fail(world: World, machine: SimulatedDisk) -> None:
+    assert machine.last_failed_s == -inf
+    world.run_for(1.0)
+    machine.fail_in(FOLDER)
+    world.run_for(1.0)
+    assert machine.last_failed_s == 2.0
+    machine.heal()
+    world.run_for(1.0)
+    machine.heal()
+    assert machine.last_failed_s == 2.0
+    machine.fill()
+    assert machine.last_failed_s == 3.0
 
 
 def test_a_full_disk_can_be_read_and_emptied(world: World, machine: SimulatedDisk) -> None:

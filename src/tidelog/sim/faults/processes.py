@@ -69,20 +69,20 @@ class ProcessFaults:
             return
         for broker in scene.brokers:
             if scene.random.random() < POWER_CUT_SHARE and scene.plan.cuts_power:
-                self._cut_power_of(broker, scene.any_duration_s())
+                self.cut_power_of(broker, scene.any_duration_s())
             else:
                 self._kill_this(broker)
 
     def _power_cut(self) -> None:
-        self._cut_power_of(self._scene.victim(), self._scene.any_duration_s())
+        self.cut_power_of(self._scene.victim(), self._scene.any_duration_s())
 
     def _power_cut_of_controller(self) -> None:
         """It is back before its session has ended: nobody has seen it go."""
         scene = self._scene
         off_s = scene.random.uniform(0.05, scene.plan.session_timeout_s)
-        self._cut_power_of(scene.cluster.controller(), off_s)
+        self.cut_power_of(scene.cluster.controller(), off_s)
 
-    def _cut_power_of(self, victim: SimulatedBroker | None, off_s: float) -> None:
+    def cut_power_of(self, victim: SimulatedBroker | None, off_s: float) -> None:
         scene = self._scene
         if victim is None or not scene.may_take(victim):
             return

@@ -7,6 +7,7 @@ is mended at once and everybody is started.
 from tidelog.sim.faults.coordination import CoordinationFaults
 from tidelog.sim.faults.disks import DiskFaults
 from tidelog.sim.faults.links import LinkFaults
+from tidelog.sim.faults.log_dirs import LogDirFaults
 from tidelog.sim.faults.processes import ProcessFaults
 from tidelog.sim.faults.scene import FaultKind, Scene
 from tidelog.sim.operations import Operations
@@ -19,12 +20,15 @@ class Faults:
         self._scene = scene
         self._random = scene.random
         self.counts: dict[str, int] = {}
+        processes = ProcessFaults(scene)
         self._kinds: list[FaultKind] = [
-            *ProcessFaults(scene).kinds,
+            *processes.kinds,
             *LinkFaults(scene, operations).kinds,
             *CoordinationFaults(scene).kinds,
             *DiskFaults(scene).kinds,
         ]
+        if any(len(broker.log_dirs) > 1 for broker in scene.brokers):
+            self._kinds += LogDirFaults(scene, processes).kinds
         self._weights = [kind.weight for kind in self._kinds]
 
     def start(self) -> None:
