@@ -5,6 +5,7 @@ One more, a stale `.ids` file that is believed, is planted in `tests/unit/storag
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 from unittest.mock import patch
 
 from tidelog.base.ids import Offset
@@ -48,7 +49,7 @@ def count_ids_of_aborted_transactions() -> Iterator[None]:
 @contextmanager
 def keep_ids_that_were_cut_off() -> Iterator[None]:
     """I1: the index goes on with a log that was truncated, and knows what is not there any more."""
-    on_batch = IdIndex.on_batch
+    on_batch, judge = IdIndex.on_batch, IdIndex.judge
 
     def is_of(self: _Reading, log: Log) -> bool:
         self.index.end_offset = min(self.index.end_offset, log.log_end_offset)
@@ -58,9 +59,20 @@ def keep_ids_that_were_cut_off() -> Iterator[None]:
         self.end_offset = Offset(min(self.end_offset, digest.base_offset))
         on_batch(self, digest)
 
+    def within_the_log(self: IdIndex, *batch: Any, **terms: Any) -> Duplicates | None:
+        """Who waits for what is beyond the end of the log waits for ever, and so does the test."""
+        seen = judge(self, *batch, **terms)
+        if seen is None:
+            return None
+        last = Offset(self.end_offset - 1)
+        return seen._replace(
+            offsets=tuple(None if one is None else min(one, last) for one in seen.offsets)
+        )
+
     with (
         patch.object(_Reading, "is_of", is_of),
         patch.object(IdIndex, "on_batch", wherever_it_is),
+        patch.object(IdIndex, "judge", within_the_log),
     ):
         yield
 
