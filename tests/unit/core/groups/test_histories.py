@@ -18,6 +18,7 @@ from tidelog.core.coordinators import Effects, Reply, Token
 from tidelog.core.groups.group import Committer, GroupListing
 from tidelog.core.groups.requests import (
     ClassicDescription,
+    FetchedOffset,
     FetchRequest,
     JoinAnswer,
     JoinProtocol,
@@ -220,7 +221,7 @@ class Observed:
 
     def __init__(self) -> None:
         self.groups: dict[str, tuple[GroupListing, ClassicDescription]] = {}
-        self.offsets: list[object] = []
+        self.offsets: list[list[FetchedOffset]] = []
 
 
 def observe(shard: GroupShard) -> Observed:
@@ -234,7 +235,9 @@ def observe(shard: GroupShard) -> Observed:
     for requires_stable in (False, True):
         request = FetchRequest(GROUP, None, PARTITIONS, requires_stable)
         (reply,) = shard.on_fetch(request, Token(0), 0)
-        seen.offsets.append(reply)
+        assert isinstance(reply, Reply)
+        assert isinstance(reply.answer, list)
+        seen.offsets.append(reply.answer)
     return seen
 
 
