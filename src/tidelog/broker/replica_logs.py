@@ -85,6 +85,16 @@ def open_replicas(
     return OpenedReplicas(opened, foreign)
 
 
+def left_in(log_dir: LogDir, wanted: Sequence[WantedReplica]) -> list[TopicPartition]:
+    """Those that have a folder there already, though they are new to the broker: of the same topic,
+    from when they were this broker's before. Blocks; raises StorageError."""
+    return [
+        one.topic_partition
+        for one in wanted
+        if log_dir.has_folder(one.topic_partition) and not _is_in_the_way(log_dir, one)
+    ]
+
+
 def _is_in_the_way(log_dir: LogDir, wanted: WantedReplica) -> bool:
     if not log_dir.has_folder(wanted.topic_partition):
         return False

@@ -3,7 +3,7 @@
 The cluster image says what should be here; this makes it so. Opening and deleting happen on the log
 directories' threads, in batches; the loop only puts runners in and out of `Partitions`.
 
-    TopicCreated, PartitionsAdded   a folder in the directory with the fewest partitions
+    TopicCreated, PartitionsAdded   a folder in the directory with the fewest partitions; I7
     PartitionChanged                the same, if this broker is among its replicas now; if it is
                                     not any more, as if the topic had been deleted
     TopicDeleted                    runner out at once, folder renamed, removed after a delay
@@ -26,6 +26,8 @@ The image moves on while a thread works, and topics of the same name may come an
         be shorter now than what others believe it to be. Until the controller has heard of it -
         it gives a role in which the replica is not in sync, or nobody leads - such a role is
         answered with KAFKA_STORAGE_ERROR.
+    I7  A partition has one folder among all directories that can be read. One that was others' for
+        a while, and is this broker's again before it was set aside, is opened where it was.
 """
 
 import asyncio
@@ -49,6 +51,7 @@ from tidelog.broker.replica_logs import (
     OpenedReplica,
     OpenedReplicas,
     WantedReplica,
+    left_in,
     open_replicas,
 )
 from tidelog.broker.served_partition import ProposeToController, RefuseIfLeading, ServedPartition
@@ -543,23 +546,43 @@ class Replicas:
 
     async def _create(self, wanted: Sequence[WantedReplica]) -> None:
         for _ in range(2):  # Once more where a folder had to be set aside.
-            shares = self._share_out(wanted)
+            shares = self._share_out(wanted, await self._where_left(wanted))
             foreign = await asyncio.gather(
                 *(self._open(log_dir, ones, are_new=True) for log_dir, ones in shares.items())
             )
             wanted = [one for ones in foreign for one in ones]
 
-    def _share_out(
+    async def _where_left(
         self, wanted: Sequence[WantedReplica]
+    ) -> dict[TopicPartition, LogDirRunner]:
+        """Directories that have a folder of what is new here, and was here before. I7"""
+        found: dict[TopicPartition, LogDirRunner] = {}
+        if len(self._log_dirs) == 1:
+            return found
+        for log_dir in self._log_dirs:
+            if log_dir.log_dir is None or not log_dir.is_online:
+                continue
+            try:
+                left = await log_dir.executor.urgent(left_in, log_dir.log_dir, wanted)
+            except StorageError as error:
+                log_dir.on_failure(error)
+                continue
+            found |= dict.fromkeys(left, log_dir)
+        return found
+
+    def _share_out(
+        self, wanted: Sequence[WantedReplica], left: Mapping[TopicPartition, LogDirRunner]
     ) -> dict[LogDirRunner, list[WantedReplica]]:
-        """Each new partition to the directory it was asked to be in, or that with the fewest."""
+        """Each new partition to the directory where it was `left`, or was asked to be in, or that
+        with the fewest."""
         online = [log_dir for log_dir in self._log_dirs if log_dir.is_online]
         shares: dict[LogDirRunner, list[WantedReplica]] = {log_dir: [] for log_dir in online}
         if not online:
             self._mark_offline(wanted)
             return {}
         for one in wanted:
-            log_dir = self.moves.take_asked(one.topic_partition)
+            asked = self.moves.take_asked(one.topic_partition)
+            log_dir = left.get(one.topic_partition, asked)
             if log_dir is None or log_dir not in shares:
                 log_dir = min(online, key=lambda known: len(known.runners) + len(shares[known]))
             shares[log_dir].append(one)

@@ -1,6 +1,7 @@
 """Partitions follow the image, whatever their topics and their disks do meanwhile (S1, S9)."""
 
 import asyncio
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -8,12 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.batches import idempotent_batch, plain_batch
+from tests.unit.broker.played_leader import registered
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.stepped_executor import BACKGROUND, URGENT
-from tests.unit.broker.world import BROKER, World, broker_world, process_killed, topic_partition
+from tests.unit.broker.world import (
+    BROKER,
+    OTHER,
+    World,
+    broker_world,
+    process_killed,
+    replicated,
+    topic_partition,
+)
 from tidelog.base.errors import ConfigError, ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import Offset, TopicId
-from tidelog.core.controller.changes import BrokerConfigChanged
+from tidelog.core.controller.changes import BrokerConfigChanged, PartitionChanged
 
 BOTH = (URGENT, BACKGROUND)
 
@@ -243,6 +253,31 @@ async def test_a_partition_is_opened_in_the_directory_that_has_it() -> None:
             assert restarted.stored_offsets("t") == [0, 1, 2]
             assert all(log_dir.is_online for log_dir in restarted.log_dirs)
             assert topic_partition("t") in restarted.log_dirs[here].runners
+
+
+@in_virtual_time
+async def test_a_partition_that_comes_back_is_opened_where_its_folder_was_left() -> None:
+    """It was moved to others and back while nobody knew yet that it was not this broker's: in the
+    directory with the fewest it would be there twice, and the broker would not start again."""
+    async with broker_world(dir_count=2) as world:
+        world.decide(registered(OTHER, 20))
+        for name in ("first", "t"):
+            world.create(name, state=replicated(BROKER, 0))
+            await world.settle()
+        world.delete("first")
+        await world.settle()
+        assert topic_partition("t") in world.log_dirs[1].runners
+        world.produce("t", plain_batch(3))
+        process_killed(world)
+        elsewhere = replace(replicated(OTHER, 1), replicas=(OTHER,), isr=(OTHER,))
+        world.image = world.image.apply_all([PartitionChanged("t", 0, elsewhere)])
+        async with broker_world(dir_count=2, before=world) as restarted:
+            assert restarted.partitions.find("t", 0) is None
+            restarted.change("t", replicated(BROKER, 2))
+            await restarted.settle()
+            assert topic_partition("t") in restarted.log_dirs[1].runners
+            assert not restarted.disk.exists(restarted.log_dirs[0].path / "t-0")
+            assert restarted.runner("t").log.log_end_offset == 3
 
 
 @in_virtual_time
