@@ -14,6 +14,9 @@ the answer to their sync:
     M2  It then has its time to rebalance to join, and to sync once it has joined.
     M3  It shares a classic protocol with all others that speak it: they may be left among
         themselves, and then the group becomes a classic one (`migration.py`).
+    M4  Who says that it owns partitions was a member: UNKNOWN_MEMBER_ID if it is one no more, as in
+        a classic group. It then knows that all of them are lost. If it were taken in as somebody
+        new it would commit what has become another's, in its new generation, as it gives them up.
 """
 
 from collections.abc import Iterable
@@ -68,7 +71,7 @@ class ClassicGuests:
             answer = JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, request.new_member_id)
             self._context.reply(token, answer)
             return
-        before, leaver = self._entering(request)
+        before, leaver = self._entering(request, has_partitions=bool(embedded.owned))
         subscription = _subscription(before.subscription, request, embedded)
         self._group.require_subscription(before.subscription, subscription)
         member_id = request.new_member_id if is_unknown else request.member_id
@@ -107,7 +110,9 @@ class ClassicGuests:
             raise RequestRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return embedded
 
-    def _entering(self, request: JoinRequest) -> tuple[ConsumerMember, ConsumerMember | None]:
+    def _entering(
+        self, request: JoinRequest, *, has_partitions: bool
+    ) -> tuple[ConsumerMember, ConsumerMember | None]:
         """The member as it was, and the one whose place it takes."""
         instance_id = request.group_instance_id
         if instance_id is not None and request.member_id != NO_MEMBER_ID:
@@ -116,6 +121,8 @@ class ClassicGuests:
         if leaver is not None:
             return leaver, leaver
         member = self._group.members.by_id.get(request.member_id)
+        if member is None and has_partitions:
+            return self._group.unknown_member(request.member_id), None  # M4
         return member or ConsumerMember(request.member_id), None
 
     def on_sync(self, request: SyncRequest, token: Token) -> None:

@@ -364,6 +364,15 @@ def test_a_guest_comes_back_with_the_id_it_was_given() -> None:
     assert (joined.error_code, joined.member_id) == (ErrorCode.NONE, "late")
 
 
+def test_a_guest_that_was_removed_is_told_so_though_it_says_what_it_owned() -> None:
+    """M4: else it would give up, and commit in its new generation, what is another's by now."""
+    world, _, _ = _mixed()
+    owned = [TopicPartition("orders", 0)]
+    protocols = (JoinProtocol(EAGER, encode_subscription(["orders"], owned)),)
+    answer = world.answer(world.join(member_id="gone", protocols=protocols))
+    assert answer is ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_a_static_member_changes_its_protocol_and_keeps_its_place() -> None:
     world = _world()
     old = _guest(world, "old")
