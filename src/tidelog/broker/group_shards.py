@@ -27,6 +27,7 @@ from tidelog.core.groups.consumer.requests import AssignmentTooLarge, MakeAssign
 from tidelog.core.groups.context import ASSIGNED_AT_ONCE_MAX
 from tidelog.core.groups.shard import GroupShard
 from tidelog.records.batch import Codec
+from tidelog.records.consumer_groups import Partitions
 from tidelog.records.groups import GroupRecord
 from tidelog.wire.group_records import (
     GROUP_METADATA_KEY,
@@ -114,7 +115,11 @@ class GroupShards:
 
     async def _make(self, runner: ShardRunner[GroupShard], assignment: MakeAssignment) -> None:
         """One after the other: each group has one at most that is waiting here."""
-        targets = await self._aside.run(assignment.make, count=assignment.size)
+        targets: dict[str, Partitions] | None = None
+        try:
+            targets = await self._aside.run(assignment.make, count=assignment.size)
+        except Exception:  # One group must not end the broker of all others.
+            logger.exception("assignment failed", extra={"group": assignment.group_id})
         runner.tell(lambda shard, _: shard.on_assigned(assignment, targets))
 
 

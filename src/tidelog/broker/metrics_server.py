@@ -102,15 +102,18 @@ class MetricsServer:
             self._making = self._tasks.create_task(self._make())
 
     async def _make(self) -> None:
+        status = HTTPStatus.OK
         try:
             seen = await self._look()
             body = await self._aside.run(lambda: exposition(seen.families()), count=len(seen))
+        except Exception:  # Who looks at a broker must not end it.
+            logger.exception("metrics cannot be told")
+            status, body = HTTPStatus.INTERNAL_SERVER_ERROR, b"See the broker's log.\n"
         finally:
             self._making = None
         for reader in tuple(self._readers):
             if reader.waits_for_head is not None:
-                is_head = reader.waits_for_head
-                reader.answer(_response(HTTPStatus.OK, body, is_head=is_head))
+                reader.answer(_response(status, body, is_head=reader.waits_for_head))
 
 
 class _Reader(asyncio.Protocol):

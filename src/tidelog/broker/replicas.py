@@ -545,12 +545,18 @@ class Replicas:
         await self._create(missing)
 
     async def _create(self, wanted: Sequence[WantedReplica]) -> None:
+        asked = self._where_asked(wanted)
         for _ in range(2):  # Once more where a folder had to be set aside.
-            shares = self._share_out(wanted, await self._where_left(wanted))
+            shares = self._share_out(wanted, asked | await self._where_left(wanted))
             foreign = await asyncio.gather(
                 *(self._open(log_dir, ones, are_new=True) for log_dir, ones in shares.items())
             )
             wanted = [one for ones in foreign for one in ones]
+
+    def _where_asked(self, wanted: Sequence[WantedReplica]) -> dict[TopicPartition, LogDirRunner]:
+        """Directories in which replicas were asked to be before they were here."""
+        asked = {one.topic_partition: self.moves.take_asked(one.topic_partition) for one in wanted}
+        return {one: log_dir for one, log_dir in asked.items() if log_dir is not None}
 
     async def _where_left(
         self, wanted: Sequence[WantedReplica]
@@ -571,18 +577,16 @@ class Replicas:
         return found
 
     def _share_out(
-        self, wanted: Sequence[WantedReplica], left: Mapping[TopicPartition, LogDirRunner]
+        self, wanted: Sequence[WantedReplica], places: Mapping[TopicPartition, LogDirRunner]
     ) -> dict[LogDirRunner, list[WantedReplica]]:
-        """Each new partition to the directory where it was `left`, or was asked to be in, or that
-        with the fewest."""
+        """Each new partition to the directory that it has in `places`, or that with the fewest."""
         online = [log_dir for log_dir in self._log_dirs if log_dir.is_online]
         shares: dict[LogDirRunner, list[WantedReplica]] = {log_dir: [] for log_dir in online}
         if not online:
             self._mark_offline(wanted)
             return {}
         for one in wanted:
-            asked = self.moves.take_asked(one.topic_partition)
-            log_dir = left.get(one.topic_partition, asked)
+            log_dir = places.get(one.topic_partition)
             if log_dir is None or log_dir not in shares:
                 log_dir = min(online, key=lambda known: len(known.runners) + len(shares[known]))
             shares[log_dir].append(one)

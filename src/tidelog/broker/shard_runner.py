@@ -460,7 +460,7 @@ class ShardRunner(Generic[S]):
                 spared |= replayed.unreadable
                 shard = self._shard = self._new_shard()
                 replayed = await self._replay_log(shard, spared)
-        except (StorageError, CorruptBatch) as error:
+        except Exception as error:  # noqa: BLE001 - what one log has must not end all who lead it
             self._on_unreadable(error)
             return
         if replayed is None or self._shard is not shard:
@@ -559,11 +559,13 @@ class ShardRunner(Generic[S]):
     def _leads(self) -> bool:
         return self.partition.leader is self._leader and not self.partition.is_offline
 
-    def _on_unreadable(self, error: StorageError | CorruptBatch) -> None:
+    def _on_unreadable(self, error: Exception) -> None:
         """Nothing can be served: clients are told to wait, an administrator what to do."""
+        is_expected = isinstance(error, StorageError | CorruptBatch)
         logger.error(
             "coordinator cannot be loaded",
-            extra={"partition": self.partition.topic_partition, "reason": error},
+            extra={"partition": self.partition.topic_partition, "reason": repr(error)},
+            exc_info=None if is_expected else error,
         )
 
 

@@ -212,6 +212,25 @@ async def test_a_broker_that_stops_does_not_wait_for_an_answer_that_is_being_mad
 
 
 @in_virtual_time
+async def test_who_asks_for_what_cannot_be_told_does_not_end_the_broker() -> None:
+    network = OneAddress()
+    things = Things()
+
+    async def look() -> Things:
+        await things.look()
+        if things.looks == 1:
+            raise RuntimeError("this once")
+        return things
+
+    async with asyncio.TaskGroup() as tasks:
+        server = MetricsServer(network, look, tasks)
+        await server.listen("127.0.0.1", 9400)
+        assert (await network.wire().send(GET)).startswith(b"HTTP/1.1 500 ")
+        assert (await network.wire().send(GET)).endswith(b"tidelog_things 2.0\n")
+        server.close()
+
+
+@in_virtual_time
 async def test_address_that_is_taken_names_the_setting() -> None:
     server = MetricsServer(OneAddress(is_taken=True), Things().look, asyncio.TaskGroup())
     with pytest.raises(ConfigError, match=r"tidelog\.metrics\.port: cannot listen on"):

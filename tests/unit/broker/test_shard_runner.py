@@ -302,6 +302,23 @@ async def test_what_cannot_be_read_outdates_nothing() -> None:
 
 
 @in_virtual_time
+async def test_what_nobody_thought_of_costs_the_shard_and_not_the_broker(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whoever leads next reads the same log: one record would end them all, one by one."""
+    async with coordinated_world() as one:
+        one.runner.tell(lambda _shard, _now: (Write((("a", "no number"),)),))
+        elected_again(one, 1)
+        await one.world.settle()
+        assert not one.runner.is_active
+        asked = one.get("a")
+        await asyncio.sleep(TIMEOUT_MS / 1_000)
+        assert refusal(asked) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert [one.message for one in caplog.records] == ["coordinator cannot be loaded"]
+    assert caplog.records[0].exc_info
+
+
+@in_virtual_time
 async def test_what_is_pending_is_known_though_later_records_outdate_it() -> None:
     async with coordinated_world() as one:
         vouch_for_producer(one)

@@ -71,7 +71,9 @@ class IncrementalAlterConfigsHandler:
         in_order = dict.fromkeys(resource for resource, _steps in changes)
         return IncrementalAlterConfigsResponse(
             throttle_time=NO_THROTTLE,
-            responses=tuple(answered[resource] for resource in in_order),
+            responses=tuple(
+                answered.get(resource) or _response(_unanswered(resource)) for resource in in_order
+            ),
         )
 
     async def _ask_controller(
@@ -116,6 +118,14 @@ def _named_twice(resource: ConfigResource) -> ConfigOutcome:
         resource=resource,
         error=ErrorCode.INVALID_REQUEST,
         message=f"'{resource.name}' is in the request more than once",
+    )
+
+
+def _unanswered(resource: ConfigResource) -> ConfigOutcome:
+    return ConfigOutcome(
+        resource=resource,
+        error=ErrorCode.UNKNOWN_SERVER_ERROR,
+        message=f"the controller did not answer for '{resource.name}'",
     )
 
 

@@ -321,8 +321,11 @@ class GroupShard:
         self._groups[group_id] = new
         new.on_loaded()
 
-    def on_assigned(self, made: MakeAssignment, targets: dict[str, Partitions]) -> Effects:
-        """An assignment that a group has asked for, if that is the one it waits for still."""
+    def on_assigned(self, made: MakeAssignment, targets: dict[str, Partitions] | None) -> Effects:
+        """An assignment that a group has asked for, if that is the one it waits for still.
+
+        None: it could not be made.
+        """
         group = self._groups.get(made.group_id)
         if isinstance(group, ConsumerGroup):
             group.on_assigned(made, targets)

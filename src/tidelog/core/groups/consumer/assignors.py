@@ -166,7 +166,7 @@ class _Dealing:
                 kind = self._kinds.get(partition.topic_id)
                 if kind is None or member not in self._owned[kind]:
                     continue
-                exists = partition.partition < self._counts[partition.topic_id]
+                exists = 0 <= partition.partition < self._counts[partition.topic_id]
                 if exists and partition not in self._kept:
                     self._kept.add(partition)
                     self._give(kind, member, partition)
@@ -287,7 +287,7 @@ def _numbers_had(
     votes: dict[int, dict[str, int]] = {}
     for member in members:
         for topic_id, number in previous.get(member, NO_PARTITIONS):
-            if topic_id in wanted and number < count:
+            if topic_id in wanted and 0 <= number < count:
                 ballot = votes.setdefault(number, {})
                 ballot[member] = ballot.get(member, 0) + 1
     had: dict[str, list[int]] = {member: [] for member in members}

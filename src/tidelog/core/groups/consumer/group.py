@@ -421,10 +421,17 @@ class ConsumerGroup:
         for expression in self.members.expressions.keys() - self.members.subscriber_counts.keys():
             self._decide(ExpressionRecord(self._group_id, expression, None))
 
-    def on_assigned(self, made: MakeAssignment, targets: dict[str, Partitions]) -> None:
-        """H6. Nothing is written before somebody asks: then it is known that writing can be."""
-        if made is self._making:
-            self._made = targets
+    def on_assigned(self, made: MakeAssignment, targets: dict[str, Partitions] | None) -> None:
+        """H6. Nothing is written before somebody asks: then it is known that writing can be.
+
+        One that could not be made is asked for again by the next heartbeat.
+        """
+        if made is not self._making:
+            return
+        self._made = targets
+        if targets is None:
+            self._making = None
+            self._successors.clear()
 
     def _assign(self) -> None:
         """Decide what everybody shall have, if that is older than the group is."""

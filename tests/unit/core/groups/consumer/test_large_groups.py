@@ -14,6 +14,7 @@ from tests.unit.core.groups.consumer.consumers import (
     ConsumerHosted,
     beat_until_quiet,
 )
+from tidelog.core.groups.consumer.requests import MakeAssignment
 from tidelog.records.consumer_groups import LEAVING_STATIC_EPOCH, NO_PARTITIONS
 
 FEW, MANY = 3, 300
@@ -158,6 +159,19 @@ def test_a_static_member_that_comes_back_has_what_is_made_for_it_meanwhile() -> 
     targets = world.group().members.targets
     assert sorted(targets) == ["anna", "bertram", "chris"]
     assert sum(map(len, targets.values())) == len(NO_PARTITIONS.union(*targets.values())) == 4
+
+
+def test_an_assignment_that_could_not_be_made_is_asked_for_again() -> None:
+    world = _large()
+    anna = _joined(world, "anna")
+    (asked,) = world.deeds
+    assert isinstance(asked, MakeAssignment)
+    world.perform(world.shard.on_assigned(asked, None))
+    anna.beat()
+    assert len(world.deeds) == 2
+    world.make_assignments()
+    anna.beat()
+    assert anna.owned == world.partitions("orders")
 
 
 def test_what_was_made_for_another_coordinator_counts_for_nothing() -> None:
