@@ -1,10 +1,10 @@
 """Brokers of a run with several log dirs, and administrators who move replicas between them.
 
-while there are faults     any replica to any of its broker's log dirs, two at a time and at any
-                           pace, so that moves are called off and overtaken
-then                       nobody asks; what was begun comes to its end, and each replica is
-                           where it may be (`log_dir_ledger.py`)
-at last                    each is asked for once more, until that is granted, and is there
+while there are faults   any replica to any of its broker's log dirs, two at a time and at any pace,
+                         so that moves are called off and overtaken
+then                     nobody asks; what was begun comes to its end, and each replica is where
+                         it may be (`log_dir_ledger.py`)
+at last                  each is asked for once more, until that is granted, and is there
 """
 
 import asyncio
