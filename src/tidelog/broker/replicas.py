@@ -806,13 +806,19 @@ class Replicas:
         doomed = {
             one: topic_id
             for one, topic_id in log_dir.doomed.items()
-            if one not in self._occupied and not self._is_assigned(one, topic_id)
+            if one not in self._occupied
+            and (not self._is_assigned(one, topic_id) or self._is_elsewhere(one, log_dir))
         }
         vacate = self._occupy(list(doomed))
         try:
             await log_dir.delete_doomed(doomed)
         finally:
             vacate()
+
+    def _is_elsewhere(self, one: TopicPartition, log_dir: LogDirRunner) -> bool:
+        """Whether it was made anew in another directory. I7"""
+        runner = self._partitions.find(*one)
+        return runner is not None and runner.log_directory is not log_dir
 
     def _is_assigned(self, one: TopicPartition, topic_id: TopicId) -> bool:
         topic = self._partitions.image.topic_by_id(topic_id)

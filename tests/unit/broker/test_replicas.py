@@ -281,6 +281,28 @@ async def test_a_partition_that_comes_back_is_opened_where_its_folder_was_left()
 
 
 @in_virtual_time
+async def test_a_partition_made_anew_while_its_directory_was_gone_is_there_once() -> None:
+    """It was others' and is this broker's again: what was to be deleted is deleted."""
+    async with broker_world(dir_count=2) as world:
+        world.decide(registered(OTHER, 20))
+        world.create("t", state=replicated(BROKER, 0))
+        await world.settle()
+        world.produce("t", plain_batch(3))
+        world.log_dirs[0].on_failure(StorageError("test"))
+        for state in (
+            replace(replicated(OTHER, 1), replicas=(OTHER,), isr=(OTHER,)),
+            replicated(BROKER, 2),
+        ):
+            world.change("t", state)
+            await world.settle()
+        assert topic_partition("t") in world.log_dirs[1].runners
+        await world.reopen(world.log_dirs[0])
+        await world.settle()
+        assert folders(world, 0) == []
+        assert folders(world, 1) == ["t-0"]
+
+
+@in_virtual_time
 async def test_a_partition_that_two_directories_have_stops_the_broker() -> None:
     """One of the two was served, perhaps the one that somebody had copied long ago."""
     async with broker_world(dir_count=2) as world:
