@@ -26,6 +26,7 @@ from tidelog.core.controller.changes import (
 )
 from tidelog.core.controller.decision import Decision, Outcome
 from tidelog.core.controller.election import Elections, partitions_led_by, unclean_elections
+from tidelog.core.controller.fitting import Fitting
 from tidelog.core.controller.image import PartitionImage, Settings
 from tidelog.core.controller.isr import IsrOutcome, IsrProposal, alter_partitions
 from tidelog.core.controller.membership import on_replicas_changed
@@ -93,16 +94,22 @@ class AdminRequests:
         """One outcome per name, in the order of the request."""
 
         def decide() -> Decision[TopicOutcome]:
-            replication = self._controller.config.replication
+            config = self._controller.config
+            fitting = Fitting(self._controller.image, config)
+
+            def validate_configs(settings: Settings) -> None:
+                replace_topic(settings, config)
+                fitting.require_topic(settings)
+
             return topics.create_topics(
                 self._controller.image,
                 requested,
                 defaults=topics.TopicDefaults(
-                    num_partitions=replication.num_partitions,
-                    default_replication_factor=replication.default_replication_factor,
+                    num_partitions=config.replication.num_partitions,
+                    default_replication_factor=config.replication.default_replication_factor,
                 ),
                 chance=self._chance,
-                validate_configs=self._validate_configs,
+                validate_configs=validate_configs,
                 staying=self._controller.candidates().staying,
             )
 
@@ -168,9 +175,6 @@ class AdminRequests:
             await self._controller.commit(found)
 
         await self._controller.ask(carry_out)
-
-    def _validate_configs(self, settings: Settings) -> None:
-        replace_topic(settings, self._controller.config)
 
     # -- settings --------------------------------------------------------------------------------
 

@@ -688,7 +688,8 @@ class ControllerRunner:
             # What comes next is a registration of the same process, whose disks lost nothing.
             self._me = replace(self._me, stop=LastStop.CLEAN)
         if any(isinstance(change, BrokerConfigChanged) for change in changes):
-            self._config = self._config.with_dynamic(
+            # What is left out is logged by Replicas, which applies the same settings.
+            self._config = self._config.with_fitting(
                 cluster_wide=image.broker_config(None),
                 this_broker=image.broker_config(self._broker_id),
             )

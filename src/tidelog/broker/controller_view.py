@@ -11,7 +11,7 @@ from typing import Final
 
 from tidelog.base.ids import NO_BROKER, BrokerId, TopicPartition
 from tidelog.broker.broker_channels import Told
-from tidelog.config.topic import TopicConfig
+from tidelog.config.topic import TopicConfig, resolve_fitting
 from tidelog.core.controller.changes import Change, failed_replica_changes
 from tidelog.core.controller.election import Candidates, UncleanElection
 from tidelog.core.controller.image import BrokerImage, ClusterImage
@@ -45,7 +45,8 @@ class ControllerView:
             overrides = image.topic_config(topic)
             if UNCLEAN_LEADER_ELECTION not in overrides:
                 return topic_defaults.unclean_leader_election_enable
-            return TopicConfig.resolve(overrides, topic_defaults).unclean_leader_election_enable
+            config, _misfits = resolve_fitting(overrides, topic_defaults)
+            return config.unclean_leader_election_enable
 
         return Candidates.of(
             brokers,

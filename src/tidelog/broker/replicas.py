@@ -44,6 +44,7 @@ from tidelog.broker.large_requests import in_turns
 from tidelog.broker.log_dir_moves import LogDirMoves
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.memory import MemoryBound
+from tidelog.broker.misfits import log_misfits
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.replica_fetchers import ReplicaFetchers
@@ -57,7 +58,7 @@ from tidelog.broker.replica_logs import (
 from tidelog.broker.served_partition import ProposeToController, RefuseIfLeading, ServedPartition
 from tidelog.broker.strays import strays_in
 from tidelog.config.broker import BrokerConfig
-from tidelog.config.topic import TopicConfig
+from tidelog.config.topic import TopicConfig, resolve_fitting
 from tidelog.core.controller.changes import (
     BrokerConfigChanged,
     BrokerGone,
@@ -304,8 +305,9 @@ class Replicas:
         if config is None:
             if len(self._resolved) >= RESOLVED_CONFIGS_MAX:
                 self._resolved.clear()
-            config = TopicConfig.resolve(overrides, self._config.topic_defaults)
+            config, misfits = resolve_fitting(overrides, self._config.topic_defaults)
             self._resolved[key] = config
+            log_misfits(misfits, f"topic {name} and those set as it is")
         return config
 
     def _reconfigure(self, image: ClusterImage, names: Iterable[str]) -> None:
@@ -317,11 +319,14 @@ class Replicas:
                     runner.reconfigure(config)
 
     def _on_broker_config(self, image: ClusterImage) -> None:
-        self._config = self._config.with_dynamic(
+        before = self._config
+        self._config = self._config.with_fitting(
             cluster_wide=image.broker_config(None),
             this_broker=image.broker_config(self._broker_id),
         )
-        self._resolved.clear()
+        log_misfits(self._config.misfits, f"broker {self._broker_id}", known=before.misfits)
+        if self._config.topic_defaults != before.topic_defaults:
+            self._resolved.clear()
         self._reconfigure(image, image.topics)
         for runner in self._partitions:
             runner.producers.on_expiration_changed(

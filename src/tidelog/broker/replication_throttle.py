@@ -17,7 +17,7 @@ from tidelog.base.ids import BrokerId, TopicPartition
 from tidelog.base.ports import Clock
 from tidelog.config.option import LONG_MAX
 from tidelog.config.replication import ReplicationConfig
-from tidelog.config.topic import TopicConfig
+from tidelog.config.topic import TopicConfig, resolve_fitting
 from tidelog.core.controller.changes import (
     Change,
     TopicConfigChanged,
@@ -101,6 +101,6 @@ class ReplicationThrottles:
     def _set(self, topic: str, overrides: Settings) -> None:
         config = self._topic_defaults
         if LEADER_REPLICAS in overrides or FOLLOWER_REPLICAS in overrides:
-            config = TopicConfig.resolve(overrides, self._topic_defaults)
+            config, _misfits = resolve_fitting(overrides, self._topic_defaults)
         self.leader.set_replicas(topic, config.leader_replication_throttled_replicas)
         self.follower.set_replicas(topic, config.follower_replication_throttled_replicas)

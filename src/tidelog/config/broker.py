@@ -2,15 +2,16 @@
 
     static properties  <  dynamic, for all brokers  <  dynamic, for this broker
 
-`load` reads the first, `with_dynamic` lays the other two over it and gives a new config; both
-validate everything again, so no sequence of changes leads to a config that `load` would refuse.
-Parts of the broker receive the part of the config that concerns them.
+`load` reads the first, `with_dynamic` and `with_fitting` lay the other two over it and give a new
+config; all validate everything again, so no sequence of changes leads to a config that `load` would
+refuse. Parts of the broker receive the part of the config that concerns them.
 
-`static`, `dynamic_default` and `dynamic_broker` keep the text as it was given, for DescribeConfigs.
+`static`, `dynamic_default` and `dynamic_broker` keep the text as it was given, for DescribeConfigs;
+`misfits` says which of the dynamic ones are not in force.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
@@ -20,6 +21,7 @@ from tidelog.base.ids import BrokerId
 from tidelog.config.accepted import require_servable, warning_about
 from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.config.coordination import CoordinationConfig
+from tidelog.config.fitting import Given, Misfit, Scope, fit, given_in, those_of
 from tidelog.config.groups import GroupsConfig
 from tidelog.config.log import UNIT_MS, LogConfig
 from tidelog.config.network import NetworkConfig
@@ -46,6 +48,7 @@ class BrokerConfig:
     static: Mapping[str, str]
     dynamic_default: Mapping[str, str]
     dynamic_broker: Mapping[str, str]
+    misfits: tuple[Misfit, ...] = ()
 
     @classmethod
     def load(cls, properties: Mapping[str, str]) -> "BrokerConfig":
@@ -55,8 +58,48 @@ class BrokerConfig:
     def with_dynamic(
         self, *, cluster_wide: Mapping[str, str], this_broker: Mapping[str, str]
     ) -> "BrokerConfig":
-        """This config under those dynamic settings, in place of the ones it had before."""
+        """This config under those dynamic settings, in place of the ones it had before.
+
+        Raises ConfigError if they do not go together with each other and the static ones.
+        """
         return _build(self.static, cluster_wide, this_broker)
+
+    def with_fitting(
+        self, *, cluster_wide: Mapping[str, str], this_broker: Mapping[str, str]
+    ) -> "BrokerConfig":
+        """The same without those that do not go together (config/fitting.py): it never raises."""
+
+        def attempt(kept: Sequence[Given]) -> BrokerConfig:
+            return self.with_dynamic(
+                cluster_wide=those_of(Scope.ALL_BROKERS, kept),
+                this_broker=those_of(Scope.THIS_BROKER, kept),
+            )
+
+        given = [
+            *given_in(Scope.THIS_BROKER, this_broker),
+            *given_in(Scope.ALL_BROKERS, cluster_wide),
+        ]
+        config, misfits = fit(given, attempt)
+        return replace(
+            config,
+            dynamic_default=dict(cluster_wide),
+            dynamic_broker=dict(this_broker),
+            misfits=misfits,
+        )
+
+    @property
+    def default_in_force(self) -> Mapping[str, str]:
+        """What of `dynamic_default` is in force here."""
+        return self._without_misfits(self.dynamic_default, Scope.ALL_BROKERS)
+
+    @property
+    def broker_in_force(self) -> Mapping[str, str]:
+        """What of `dynamic_broker` is in force."""
+        return self._without_misfits(self.dynamic_broker, Scope.THIS_BROKER)
+
+    def _without_misfits(self, settings: Mapping[str, str], scope: Scope) -> Mapping[str, str]:
+        left_out = {one.given.name for one in self.misfits if one.given.scope is scope}
+        return {name: settings[name] for name in settings if name not in left_out}
 
     @property
     def broker_id(self) -> BrokerId:

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from itertools import dropwhile
 
+from tidelog.base.errors import ConfigError
 from tidelog.config.broker import BROKER_SETTINGS, BrokerConfig
+from tidelog.config.fitting import Scope, those_of
 from tidelog.config.group import GROUP_SETTINGS, broker_synonym
 from tidelog.config.option import ConfigType, Setting
 from tidelog.config.topic import (
@@ -27,6 +29,7 @@ from tidelog.config.topic import (
     INTERNAL_SEGMENT_BYTES,
     INTERNAL_SEGMENT_BYTES_SETTING,
     TOPIC_SETTINGS,
+    resolve_fitting,
 )
 
 
@@ -78,8 +81,13 @@ def describe_topic(
     settings = dict(TOPIC_SETTINGS)
     if INTERNAL_SEGMENT_BYTES in overrides:
         settings[INTERNAL_SEGMENT_BYTES] = INTERNAL_SEGMENT_BYTES_SETTING
+    _config, misfits = resolve_fitting(overrides, broker.topic_defaults)
+    left_out = [misfit.given for misfit in misfits]
+    own = those_of(Scope.TOPIC, left_out)
+    in_force = {name: overrides[name] for name in overrides if name not in own}
+    inherited = those_of(Scope.OTHER_TOPICS, left_out)
     return [
-        _describe_topic_setting(setting, overrides, broker)
+        _describe_topic_setting(setting, in_force, broker, is_inherited=name not in inherited)
         for name, setting in settings.items()
         if names is None or name in names
     ]
@@ -114,7 +122,10 @@ def describe_broker(broker: BrokerConfig, names: Collection[str] | None) -> list
 def describe_cluster_wide(
     broker: BrokerConfig, names: Collection[str] | None
 ) -> list[DescribedConfig]:
-    """What an operator set for all brokers at once, as asked for with an empty broker name."""
+    """What an operator set for all brokers at once, as asked for with an empty broker name.
+
+    Also what is not in force here: it may be elsewhere, and whoever is to mend it has to see it.
+    """
     return [
         DescribedConfig(
             name=name,
@@ -138,10 +149,14 @@ def describe_cluster_wide(
 
 
 def _describe_topic_setting(
-    setting: Setting, overrides: Mapping[str, str], broker: BrokerConfig
+    setting: Setting, overrides: Mapping[str, str], broker: BrokerConfig, *, is_inherited: bool
 ) -> DescribedConfig:
     synonyms = _synonyms(BROKER_SYNONYMS.get(setting.name, ()), broker)
     value = setting.render(getattr(broker.topic_defaults, setting.field_name))
+    if not is_inherited:
+        # It contradicts what was set for the topic: what counts for it is Kafka's default.
+        synonyms = tuple(one for one in synonyms if one.source is ConfigSource.DEFAULT_CONFIG)
+        value = setting.render(setting.default)
     if setting.name in overrides:
         value = _shown(setting, overrides[setting.name])
         own = ConfigSynonym(setting.name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG)
@@ -225,8 +240,8 @@ def _synonyms(names: tuple[str, ...], broker: BrokerConfig) -> tuple[ConfigSynon
 
 def _each_synonym(names: tuple[str, ...], broker: BrokerConfig) -> Iterator[ConfigSynonym]:
     layers = (
-        (broker.dynamic_broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
-        (broker.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (broker.broker_in_force, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        (broker.default_in_force, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
         (broker.static, ConfigSource.STATIC_BROKER_CONFIG),
     )
     for texts, source in layers:
@@ -244,4 +259,7 @@ def _shown(setting: Setting, value: str | None) -> str | None:
     """`value` as `parse` understands it, blanks and case made uniform; never a secret."""
     if setting.is_sensitive or value is None:
         return None
-    return setting.render(setting.parse(value))
+    try:
+        return setting.render(setting.parse(value))
+    except ConfigError:
+        return value  # Of another version: whoever is to mend it has to see what is set.

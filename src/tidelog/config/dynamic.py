@@ -14,6 +14,7 @@ from enum import IntEnum
 
 from tidelog.base.errors import ConfigError, ErrorCode, RequestRefused
 from tidelog.config.broker import BROKER_SETTINGS, BrokerConfig
+from tidelog.config.fitting import Misfit, Scope
 from tidelog.config.group import GROUP_SETTINGS, require_valid
 from tidelog.config.option import ConfigType, Setting
 from tidelog.config.topic import TOPIC_SETTINGS, TopicConfig
@@ -143,14 +144,22 @@ def _valid_broker(
 ) -> dict[str, str]:
     for name in dynamic:
         _require_dynamic(name)
-    try:
-        config.with_dynamic(
-            cluster_wide=dynamic if cluster_wide else config.dynamic_default,
-            this_broker=config.dynamic_broker if cluster_wide else dynamic,
-        )
-    except ConfigError as error:
-        raise RequestRefused(ErrorCode.INVALID_REQUEST, str(error)) from error
+    altered = config.with_fitting(
+        cluster_wide=dynamic if cluster_wide else config.dynamic_default,
+        this_broker=config.dynamic_broker if cluster_wide else dynamic,
+    )
+    for misfit in altered.misfits:
+        # What did not fit before stands in nobody's way: each mistake can be mended by itself.
+        if misfit not in config.misfits:
+            raise RequestRefused(ErrorCode.INVALID_REQUEST, _refusal(misfit, cluster_wide))
     return dynamic
+
+
+def _refusal(misfit: Misfit, cluster_wide: bool) -> str:
+    given = misfit.given
+    if given.scope is Scope.ALL_BROKERS and not cluster_wide:
+        return f"{misfit.reason}; {given.name}={given.value} is set for all brokers"
+    return misfit.reason
 
 
 def _require_dynamic(name: str) -> None:

@@ -12,14 +12,16 @@ The first that is set wins: `log.retention.ms` before `log.retention.minutes` be
 demands. It is accepted for a topic and shown only where it is set.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.base.errors import ConfigError
+from tidelog.config.fitting import Given, Misfit, Scope, fit, given_in, those_of
 from tidelog.config.option import (
     LONG_MAX,
     ConfigType,
     Setting,
+    build,
     option,
     override,
     settings_of,
@@ -381,6 +383,35 @@ class TopicConfig:
             size_bytes = INTERNAL_SEGMENT_BYTES_SETTING.parse(overrides[INTERNAL_SEGMENT_BYTES])
             return replace(resolved, segment_bytes=size_bytes)
         return resolved
+
+
+def resolve_fitting(
+    overrides: Mapping[str, str], defaults: TopicConfig
+) -> tuple[TopicConfig, tuple[Misfit, ...]]:
+    """A topic's own `overrides` over `defaults`, without what does not fit (config/fitting.py).
+
+    A default that contradicts what was set for the topic gives way to Kafka's own, for it.
+    """
+    try:
+        return TopicConfig.resolve(overrides, defaults), ()
+    except ConfigError:
+        pass
+    values = {
+        name: getattr(defaults, setting.field_name)
+        for name, setting in TOPIC_SETTINGS.items()
+        if getattr(defaults, setting.field_name) != setting.default
+    }
+
+    def attempt(kept: Sequence[Given]) -> TopicConfig:
+        inherited = {
+            TOPIC_SETTINGS[name].field_name: values[name]
+            for name in those_of(Scope.OTHER_TOPICS, kept)
+        }
+        return TopicConfig.resolve(those_of(Scope.TOPIC, kept), build(TopicConfig, inherited))
+
+    shown = {name: TOPIC_SETTINGS[name].render(value) or "" for name, value in values.items()}
+    given = [*given_in(Scope.TOPIC, overrides), *given_in(Scope.OTHER_TOPICS, shown)]
+    return fit(given, attempt)
 
 
 def remembered_ms(window_ms: int) -> int:

@@ -7,7 +7,7 @@ from tidelog.base.ids import NO_BROKER, BrokerId, TopicPartition
 from tidelog.broker.broker_channels import Told
 from tidelog.broker.controller_view import ControllerView, affected_by
 from tidelog.config.topic import TopicConfig
-from tidelog.core.controller.changes import PartitionChanged
+from tidelog.core.controller.changes import PartitionChanged, TopicConfigChanged
 from tidelog.core.controller.election import UncleanElection
 
 T0, T1, T2 = (TopicPartition("t", each) for each in range(3))
@@ -114,6 +114,13 @@ def test_whether_an_election_may_be_unclean_is_the_topics_setting_or_the_brokers
     defaults = TopicConfig.resolve({"unclean.leader.election.enable": default}, TopicConfig())
     candidates = ControllerView().candidates(IMAGE.brokers, IMAGE, defaults)
     assert candidates.allow_unclean(topic_name) == expected
+
+
+def test_whether_an_election_may_be_unclean_is_known_of_a_topic_that_contradicts_itself() -> None:
+    settings = {"unclean.leader.election.enable": "true", "min.compaction.lag.ms": "100"}
+    image = IMAGE.apply(TopicConfigChanged("t", settings))
+    defaults = TopicConfig(max_compaction_lag_ms=50)
+    assert ControllerView().candidates(image.brokers, image, defaults).allow_unclean("t")
 
 
 def test_a_failed_member_of_an_isr_and_a_replica_nobody_leads_have_consequences() -> None:

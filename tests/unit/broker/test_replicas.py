@@ -155,6 +155,38 @@ async def test_producers_are_forgotten_by_the_setting_in_force() -> None:
 
 
 @in_virtual_time
+async def test_settings_that_contradict_each_other_are_named_once_and_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lag = "log.cleaner.{}.compaction.lag.ms"
+    async with broker_world() as world:
+        world.create("t")
+        await world.settle()
+        world.decide(BrokerConfigChanged(BROKER, {lag.format("min"): "100"}))
+        world.decide(BrokerConfigChanged(None, {lag.format("max"): "50", "log.retention.ms": "7"}))
+        world.decide(BrokerConfigChanged(None, {lag.format("max"): "50", "log.retention.ms": "8"}))
+        config = world.runner("t").log.config
+        assert (config.min_compaction_lag_ms, config.retention_ms) == (100, 8)
+        [error] = [one for one in caplog.records if one.levelname == "ERROR"]
+        assert (error.setting, error.value) == (lag.format("max"), "50")  # type: ignore[attr-defined]
+
+
+@in_virtual_time
+async def test_a_topic_that_contradicts_what_it_inherits_keeps_what_is_its_own(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with broker_world() as world:
+        world.create("t")
+        await world.settle()
+        world.configure("t", {"min.compaction.lag.ms": "100"})
+        world.decide(BrokerConfigChanged(None, {"log.cleaner.max.compaction.lag.ms": "50"}))
+        world.decide(BrokerConfigChanged(BROKER, {"max.connections": "7"}))
+        assert world.runner("t").log.config.min_compaction_lag_ms == 100
+        [error] = [one for one in caplog.records if one.levelname == "ERROR"]
+        assert "topic t" in error.where  # type: ignore[attr-defined]
+
+
+@in_virtual_time
 async def test_settings_altered_while_a_directory_comes_back_count() -> None:
     async with broker_world() as world:
         world.create("t")

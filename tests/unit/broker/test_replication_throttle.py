@@ -64,3 +64,11 @@ def test_settings_of_topics_come_and_go() -> None:
     both.on_image(EMPTY_IMAGE, [TopicConfigChanged("t", settings)])
     both.on_image(EMPTY_IMAGE, [TopicDeleted("t", TOPIC_ID)])
     assert not both.leader.is_active
+
+
+def test_a_topic_that_contradicts_what_it_inherits_is_throttled() -> None:
+    defaults = BrokerConfig.load({"log.cleaner.max.compaction.lag.ms": "50"}).topic_defaults
+    both = ReplicationThrottles(ME, ManualClock(), defaults)
+    settings = {"leader.replication.throttled.replicas": "0:1", "min.compaction.lag.ms": "100"}
+    both.on_image(EMPTY_IMAGE, [TopicCreated(TOPIC, settings)])
+    assert both.leader.names(TopicPartition("t", 0))

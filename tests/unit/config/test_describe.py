@@ -153,3 +153,30 @@ def test_cluster_wide_settings_are_only_what_was_set_for_all() -> None:
     assert described.name == "log.retention.ms"
     assert synonyms(described) == [("log.retention.ms", "500000", 3)]
     assert describe_cluster_wide(CONFIG, ["num.io.threads"]) == []
+
+
+LAGS = {"log.cleaner.max.compaction.lag.ms": "50", "max.connections": "of a later version"}
+CONTRADICTED = BrokerConfig.load({}).with_fitting(
+    cluster_wide=LAGS, this_broker={"log.cleaner.min.compaction.lag.ms": "100"}
+)
+
+
+def test_a_broker_shows_what_is_in_force_and_not_what_is_left_out() -> None:
+    [described] = describe_broker(CONTRADICTED, ["log.cleaner.max.compaction.lag.ms"])
+    assert (described.value, described.source) == (str(2**63 - 1), ConfigSource.DEFAULT_CONFIG)
+    assert len(described.synonyms) == 1
+
+
+def test_what_is_set_for_all_brokers_is_shown_although_it_is_left_out_here() -> None:
+    shown = {one.name: one.value for one in describe_cluster_wide(CONTRADICTED, None)}
+    assert shown == LAGS
+
+
+def test_a_topic_shows_the_default_in_place_of_what_contradicts_it() -> None:
+    broker_config = BrokerConfig.load({"log.cleaner.max.compaction.lag.ms": "50"})
+    overrides = {"min.compaction.lag.ms": "100"}
+    least, most = describe_topic(
+        overrides, broker_config, ["min.compaction.lag.ms", "max.compaction.lag.ms"]
+    )[::-1]
+    assert (least.value, least.source) == ("100", ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    assert (most.value, most.source) == (str(2**63 - 1), ConfigSource.DEFAULT_CONFIG)

@@ -1,8 +1,9 @@
 """Changing settings of topics, brokers and groups while they run: which, and what follows.
 
-What a setting may be is known to `config/dynamic.py`. Here it is decided whether the resource is
-there and may be named so, with Kafka's codes. A setting of one broker lies over those of all
-brokers, which have the empty name. A group need not be there to have settings.
+What a setting may be is known to `config/dynamic.py`, what goes together to `fitting.py`. Here it
+is decided whether the resource is there and may be named so, with Kafka's codes. A setting of one
+broker lies over those of all brokers, which have the empty name. A group need not be there to have
+settings.
 """
 
 import re
@@ -31,6 +32,7 @@ from tidelog.core.controller.changes import (
     TopicConfigChanged,
 )
 from tidelog.core.controller.decision import Decision
+from tidelog.core.controller.fitting import Fitting
 from tidelog.core.controller.image import ClusterImage, Settings
 from tidelog.core.controller.requests import (
     ConfigAlteration,
@@ -55,6 +57,8 @@ def replace_configs(
 ) -> Decision[ConfigOutcome]:
     """AlterConfigs: a resource has exactly the settings that are named, and no others."""
 
+    fitting = Fitting(image, config)
+
     def change(resource: ConfigResource, settings: tuple[tuple[str, str | None], ...]) -> Change:
         given = dict(settings)
         if len(given) < len(settings):
@@ -62,7 +66,7 @@ def replace_configs(
         return _changed(
             resource,
             image,
-            config,
+            fitting,
             topic=lambda _overrides: replace_topic(given, config),
             group=lambda _overrides: replace_group(given, config),
             broker=lambda effective, wide: replace_broker(effective, given, cluster_wide=wide),
@@ -76,12 +80,14 @@ def alter_configs(
 ) -> Decision[ConfigOutcome]:
     """IncrementalAlterConfigs: what is not named stays as it is."""
 
+    fitting = Fitting(image, config)
+
     def change(resource: ConfigResource, steps: tuple[ConfigAlteration, ...]) -> Change:
         alterations = [_alteration(step) for step in steps]
         return _changed(
             resource,
             image,
-            config,
+            fitting,
             topic=lambda overrides: alter_topic(overrides, alterations, config),
             group=lambda overrides: alter_group(overrides, alterations, config),
             broker=lambda effective, wide: alter_broker(effective, alterations, cluster_wide=wide),
@@ -115,7 +121,7 @@ def _decide(
 def _changed(
     resource: ConfigResource,
     image: ClusterImage,
-    config: BrokerConfig,
+    fitting: Fitting,
     *,
     topic: Callable[[Settings], Settings],
     group: Callable[[Settings], Settings],
@@ -124,14 +130,14 @@ def _changed(
     """The change to `resource`, with its settings computed by the function for its kind."""
     if resource.resource_type == ResourceType.TOPIC:
         _require_topic(resource.name, image)
-        return TopicConfigChanged(resource.name, topic(image.topic_config(resource.name)))
+        settings = topic(image.topic_config(resource.name))
+        fitting.set_topic(resource.name, settings)
+        return TopicConfigChanged(resource.name, settings)
     if resource.resource_type == ResourceType.BROKER:
         broker_id = _require_broker(resource.name, image)
-        effective = config.with_dynamic(
-            cluster_wide=image.broker_config(None),
-            this_broker={} if broker_id is None else image.broker_config(broker_id),
-        )
-        return BrokerConfigChanged(broker_id, broker(effective, broker_id is None))
+        settings = broker(fitting.broker(broker_id), broker_id is None)
+        fitting.set_broker(broker_id, settings)
+        return BrokerConfigChanged(broker_id, settings)
     if resource.resource_type == ResourceType.GROUP:
         _require_group(resource.name)
         return GroupConfigChanged(resource.name, group(image.group_config(resource.name)))
@@ -166,7 +172,8 @@ def _require_broker(name: str, image: ClusterImage) -> BrokerId | None:
     if _BROKER_ID.fullmatch(name) is None:
         raise RequestRefused(ErrorCode.INVALID_REQUEST, f"'{name}' is no broker id")
     broker_id = BrokerId(int(name))
-    if broker_id not in image.brokers:
+    # One that is away may have settings that stand in the way of others.
+    if broker_id not in image.brokers and broker_id not in image.broker_configs:
         raise RequestRefused(ErrorCode.INVALID_REQUEST, f"there is no live broker {broker_id}")
     return broker_id
 
