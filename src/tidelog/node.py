@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import resource
+import secrets
 import signal
 import sys
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ import uvloop
 from tidelog.base.clock import SystemClock
 from tidelog.base.errors import StorageError, TidelogError
 from tidelog.base.ports import Disk
-from tidelog.broker.broker import Broker, BrokerPorts
+from tidelog.broker.broker import HASH_KEY_BYTES, Broker, BrokerPorts
 from tidelog.broker.disk_executor import DiskExecutor
 from tidelog.broker.log_dir_runner import UNKNOWN_BOOT
 from tidelog.broker.network import SocketNetwork
@@ -93,6 +94,7 @@ class Node:
             connect=self._connect,
             executor=partial(self._new_executor, loop),
             chance=random.SystemRandom(),
+            hash_key=secrets.token_bytes(HASH_KEY_BYTES),
             boot_id=_boot_id(),
             connection_descriptor_max=_connection_descriptor_max(),
             shortcuts=SHORTCUTS,

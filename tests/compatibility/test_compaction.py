@@ -27,6 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.clients import StoredRecord, create_topic, read_committed, read_partition
+from tests.support.hash_keys import HASH_KEY
 from tests.support.kafka_process import ALONE, KafkaProcess
 from tests.support.server_process import wait_until
 from tests.unit.storage.compacted_folder import (
@@ -273,7 +274,9 @@ def written_by_us(folder: Path, *, is_decided: bool) -> Path:
     keys = [b"a", b"b", b"c"]
     append_pairs(log, *[[(key, b"%d" % number) for key in keys] for number in range(3)])
     append_batch(log, keyed_batch(9, [(b"a", b"last")]))
-    compaction = Compaction(log, cleanable_of(log), producers=(), limits=AMPLE, now_ms=NOW_MS)
+    compaction = Compaction(
+        log, cleanable_of(log), producers=(), limits=AMPLE, hash_key=HASH_KEY, now_ms=NOW_MS
+    )
     for step in compaction.steps():
         if isinstance(step, Replace) or (not is_decided and _has_cleaned(folder)):
             break

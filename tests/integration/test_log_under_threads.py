@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 
+from tests.support.hash_keys import HASH_KEY
 from tests.unit.storage.compacted_folder import AMPLE, cleanable_of, keyed_batch
 from tests.unit.storage.log_folder import (
     NOW_MS,
@@ -168,7 +169,12 @@ def compact_all_the_time(
         if not cleanable.cleanable_bytes:
             continue
         compaction = Compaction(
-            log, cleanable, producers=(), limits=AMPLE, now_ms=NOW_MS + cleaned_offset
+            log,
+            cleanable,
+            producers=(),
+            limits=AMPLE,
+            hash_key=HASH_KEY,
+            now_ms=NOW_MS + cleaned_offset,
         )
         for step in compaction.steps():
             if isinstance(step, Replace):

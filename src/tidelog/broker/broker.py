@@ -103,6 +103,7 @@ from tidelog.wire.controlled_shutdown import ControlledShutdownRequest
 
 logger = logging.getLogger(__name__)
 
+HASH_KEY_BYTES = 16
 SESSION_PARTITIONS_MAX = 1_000_000
 WARM_UP_DELAY_S = 1.0
 # An administrator's answer waits so long for all brokers to know of it, and for them to have done
@@ -124,6 +125,9 @@ class BrokerPorts:
     connect: Callable[[], Awaitable[Coordinator]]
     executor: Callable[[str], DiskExecutor]
     chance: Random
+    hash_key: bytes
+    """HASH_KEY_BYTES that nobody outside knows: clients choose keys, but not their hashes."""
+
     boot_id: str
     """Of the machine: another one means that it was restarted, and unflushed writes are gone."""
 
@@ -187,7 +191,10 @@ class Broker:
         replicas.on_config_changed(lambda config: self.throttles.on_config(config.replication))
         self.throttles.on_image(image, changes_between(EMPTY_IMAGE, image))
         cleaner = Cleaner(
-            config=self.config.log, partitions=self.partitions, clock=self._ports.clock
+            config=self.config.log,
+            partitions=self.partitions,
+            clock=self._ports.clock,
+            hash_key=self._ports.hash_key,
         )
         replicas.on_config_changed(lambda config: cleaner.on_config(config.log))
         groups = self._groups(loop, tasks, replicas)
@@ -532,6 +539,7 @@ class Broker:
             partitions=self.partitions,
             clock=self._ports.clock,
             chance=self._ports.chance,
+            hash_key=self._ports.hash_key,
             loop=loop,
             tasks=tasks,
         )
@@ -561,6 +569,7 @@ class Broker:
             write_here=markers.write,
             request_timeout_ms=self.config.network.request_timeout_ms,
             clock=self._ports.clock,
+            hash_key=self._ports.hash_key,
             loop=loop,
             tasks=tasks,
         )

@@ -73,10 +73,14 @@ class _Candidate(NamedTuple):
 class Cleaner:
     """Runs the compactions of one broker."""
 
-    def __init__(self, *, config: LogConfig, partitions: Partitions, clock: Clock) -> None:
+    def __init__(
+        self, *, config: LogConfig, partitions: Partitions, clock: Clock, hash_key: bytes
+    ) -> None:
+        """`hash_key`: see `BrokerPorts`."""
         self._config = config
         self._partitions = partitions
         self._clock = clock
+        self._hash_key = hash_key
         self._is_reconfigured = asyncio.Event()
         self._paced_until_s = 0.0
         self._given_up: set[TopicPartition] = set()
@@ -200,6 +204,7 @@ class Cleaner:
             cleanable,
             producers=runner.producers.entries(),
             limits=self._limits(share),
+            hash_key=self._hash_key,
             now_ms=self._clock.now_ms(),
         )
         runner.is_rearranged = True  # I1

@@ -41,16 +41,19 @@ class Coordinators(Generic[S]):
         broker_id: BrokerId,
         partitions: Partitions,
         clock: Clock,
+        hash_key: bytes,
         loop: asyncio.AbstractEventLoop,
         tasks: asyncio.TaskGroup,
         reply_timeout_ms: int,
         load_bytes: int,
     ) -> None:
+        """`hash_key`: see `BrokerPorts`."""
         self.topic = topic
         self._kind = kind
         self._broker_id = broker_id
         self._partitions = partitions
         self._clock = clock
+        self._hash_key = hash_key
         self._loop = loop
         self._tasks = tasks
         self._reply_timeout_ms = reply_timeout_ms
@@ -139,6 +142,7 @@ class Coordinators(Generic[S]):
                 self._kind,
                 partition,
                 clock=self._clock,
+                hash_key=self._hash_key,
                 loop=self._loop,
                 tasks=self._tasks,
                 reply_timeout_ms=self._reply_timeout_ms,

@@ -34,6 +34,7 @@ def group_coordinator(
     partitions: Partitions,
     clock: Clock,
     chance: Random,
+    hash_key: bytes,
     loop: asyncio.AbstractEventLoop,
     tasks: asyncio.TaskGroup,
 ) -> GroupCoordinator:
@@ -46,6 +47,7 @@ def group_coordinator(
         broker_id=broker_id,
         partitions=partitions,
         clock=clock,
+        hash_key=hash_key,
         loop=loop,
         tasks=tasks,
         reply_timeout_ms=config.offsets_commit_timeout_ms,

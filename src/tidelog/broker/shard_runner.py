@@ -154,13 +154,15 @@ class ShardRunner(Generic[S]):
         partition: PartitionRunner,
         *,
         clock: Clock,
+        hash_key: bytes,
         loop: asyncio.AbstractEventLoop,
         tasks: asyncio.TaskGroup,
         reply_timeout_ms: int,
         load_bytes: int,
         on_active: Callable[[], None],
     ) -> None:
-        """`reply_timeout_ms`: how long a reply may wait for what it follows to be committed;
+        """`hash_key`: see `BrokerPorts`;
+        `reply_timeout_ms`: how long a reply may wait for what it follows to be committed;
         `load_bytes`: how much to read at a time while loading, up to what is good for others;
         `on_active`: called each time that the shard has been loaded."""
         self._on_active = on_active
@@ -168,6 +170,7 @@ class ShardRunner(Generic[S]):
         self.partition = partition
         self._kind = kind
         self._clock = clock
+        self._hash_key = hash_key
         self._loop = loop
         self._tasks = tasks
         self._reply_timeout_s = reply_timeout_ms / 1000
@@ -503,12 +506,12 @@ class ShardRunner(Generic[S]):
         Under the keys that are `spared` everything is replayed.
         """
         await self.partition.queue.idle()  # What this wrote before it started again.
-        superseded = new_superseded(self._kind.kinds, self._kind.kinds_in_transactions)
+        kind = self._kind
+        superseded = new_superseded(kind.kinds, kind.kinds_in_transactions, self._hash_key)
         if await self._walk(shard, partial(note_entries, superseded=superseded)) is None:
             return None
         for key in spared:
             superseded.spare(key)
-        kind = self._kind
         read = partial(read_entries, superseded=superseded, decode=kind.decode, kinds=kind.kinds)
         return await self._walk(shard, read)
 

@@ -35,6 +35,7 @@ def transaction_coordinator(
     write_here: WriteHere,
     request_timeout_ms: int,
     clock: Clock,
+    hash_key: bytes,
     loop: asyncio.AbstractEventLoop,
     tasks: asyncio.TaskGroup,
 ) -> TransactionCoordinator:
@@ -57,6 +58,7 @@ def transaction_coordinator(
         broker_id=broker_id,
         partitions=partitions,
         clock=clock,
+        hash_key=hash_key,
         loop=loop,
         tasks=tasks,
         reply_timeout_ms=request_timeout_ms,

@@ -14,7 +14,7 @@ from libc.string cimport memcmp, memcpy, memmove
 
 from tidelog.base.errors import CorruptBatch
 from tidelog.records.batch import read_header
-from tidelog.records.control import decode_transaction_end
+from tidelog.records.control import ControlType, read_transaction_end
 from tidelog.records.record import uncompressed_payload
 
 cdef extern from *:
@@ -29,5 +29,6 @@ SOURCE_CHECKSUM = STATED_CHECKSUM
 
 include "_ids_records.pxi"
 include "_ids_table.pxi"
+include "_ids_siphash.pxi"
 include "_ids_keys.pxi"
 include "_ids_superseded.pxi"

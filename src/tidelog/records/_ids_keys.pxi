@@ -43,17 +43,19 @@ cdef bint _parse_keyed(Cursor *cursor, Keyed *record) noexcept nogil:
 cdef class KeyTable:
     """See storage/key_offsets.py.
 
-    A slot is three words: both halves of a key's digest, the first of which is never 0, and its newest offset.
+    A slot is three words: both halves of a key's hash, the first of which is never 0, and its newest offset.
     """
 
+    cdef HashKey _hash_key
     cdef uint64_t *_words
     cdef uint64_t _slots
     cdef readonly int64_t count
     cdef readonly int64_t keys_max
     cdef public int64_t latest_offset
 
-    def __cinit__(self, Py_ssize_t slots, int64_t keys_max):
+    def __cinit__(self, Py_ssize_t slots, int64_t keys_max, bytes hash_key):
         assert 1 < slots and keys_max < slots
+        self._hash_key = _hash_key(hash_key)
         self._words = <uint64_t *>calloc(slots * _SLOT_WORDS, sizeof(uint64_t))
         if self._words == NULL:
             raise MemoryError
@@ -76,7 +78,7 @@ cdef class KeyTable:
         """The slot of the key, or the free one where it belongs."""
         cdef uint64_t slot, step
         cdef uint64_t *words
-        _digest(key, key_bytes, digest)
+        _siphash(&self._hash_key, key, key_bytes, digest)
         if digest[0] == 0:
             digest[0] = 1
         slot = digest[0] % self._slots

@@ -16,6 +16,7 @@ cdef int _NO_MEMORY = -2
 
 # How a transaction ended: what the type of a marker says.
 cdef int _NO_END = -1
+cdef int _ABORTED = 0
 cdef int _COMMITTED = 1
 
 
@@ -70,13 +71,16 @@ cdef int _next_batch(const uint8_t *at, const uint8_t *end, Batch *batch) noexce
 cdef class Superseded:
     """See records/superseded.py.
 
-    A slot is three words: both halves of a key's digest, the first of which is never 0, and its newest offset. There
-    are two slots for each key at least.
+    A slot is three words: both halves of a key's hash, the first of which is never 0, and its newest offset. There are
+    two slots for each key at least, and four at most once there are many.
     """
 
+    cdef HashKey _hash_key
     cdef uint64_t *_words
     cdef uint64_t _slots
-    cdef uint64_t _count
+    cdef int64_t _count
+    cdef int64_t _pending_count
+    cdef int64_t _keys_max
     cdef uint64_t _kinds
     cdef uint64_t _kinds_in_transactions
     cdef FoundRecord *_found
@@ -86,7 +90,9 @@ cdef class Superseded:
     cdef dict _ended
     cdef set _unfinished
 
-    def __cinit__(self, kinds, kinds_in_transactions):
+    def __cinit__(self, kinds, kinds_in_transactions, bytes hash_key, int64_t keys_max):
+        self._hash_key = _hash_key(hash_key)
+        self._keys_max = keys_max
         self._slots = _FIRST_SLOTS
         self._words = <uint64_t *>calloc(_FIRST_SLOTS * _SLOT_WORDS, sizeof(uint64_t))
         self._found_room = _FIRST_FOUND
@@ -116,17 +122,19 @@ cdef class Superseded:
             slot = (slot + 1) & (slots - 1)
 
     cdef inline uint64_t *_find(self, const uint8_t *key, int64_t key_bytes, uint64_t *digest) noexcept nogil:
-        _digest(key, key_bytes, digest)
+        _siphash(&self._hash_key, key, key_bytes, digest)
         if digest[0] == 0:
             digest[0] = 1
         return self._slot(self._words, self._slots, digest)
 
     cdef inline bint _put(self, const uint8_t *key, int64_t key_bytes, int64_t offset) noexcept nogil:
-        """Unless it has a newer one. False if there is no memory."""
+        """Unless it has a newer one, or there are too many. False if there is no memory."""
         cdef uint64_t digest[2]
         cdef uint64_t *words = self._find(key, key_bytes, digest)
         if words[0] == 0:
-            if 2 * (self._count + 1) > self._slots:
+            if not self._has_room():
+                return True
+            if 2 * (self._count + 1) > <int64_t>self._slots:
                 if not self._grow():
                     return False
                 words = self._slot(self._words, self._slots, digest)
@@ -138,8 +146,11 @@ cdef class Superseded:
             words[2] = <uint64_t>offset
         return True
 
+    cdef inline bint _has_room(self) noexcept nogil:
+        return self._count + self._pending_count < self._keys_max
+
     cdef bint _grow(self) noexcept nogil:
-        cdef uint64_t slots = 4 * self._slots
+        cdef uint64_t slots = 2 * self._slots
         cdef uint64_t number
         cdef uint64_t *old
         cdef uint64_t *new
@@ -196,7 +207,10 @@ cdef class Superseded:
                 if state == _AT_END:
                     return end_offset
                 _require(state)
-                if batch.attributes & _CODEC_BITS:
+                if batch.attributes & _CONTROL_BIT:
+                    if batch.end_offset > first_offset:
+                        self._note_end(&batch, _end_of(held, at, &batch))
+                elif batch.attributes & _CODEC_BITS:
                     unpacked = _unpacked(held, at, &batch)
                     PyObject_GetBuffer(unpacked, &inner, PyBUF_SIMPLE)
                     try:
@@ -230,12 +244,12 @@ cdef class Superseded:
         return _SOUND if cursor.at == cursor.end else _CORRUPT
 
     cdef _note_any(self, Batch *batch, const uint8_t *end, int64_t first_offset):
-        """What is, or was, compressed, in a transaction or a marker."""
+        """What is, or was, compressed, or is in a transaction."""
         cdef Cursor cursor
         cdef Parsed record
         cdef int64_t number, offset
         cdef list pending = None
-        if not batch.attributes & (_TRANSACTIONAL_BIT | _CONTROL_BIT):
+        if not batch.attributes & _TRANSACTIONAL_BIT:
             _require(self._note_plain(batch, batch.payload, end, first_offset))
             return
         cursor.at = batch.payload
@@ -247,25 +261,29 @@ cdef class Superseded:
             offset = batch.base_offset + record.offset_delta
             if offset < first_offset:
                 continue
-            if batch.attributes & _CONTROL_BIT:
-                self._note_end(batch, &record)
-            elif _is_of(self._kinds_in_transactions, &record):
+            if not _is_of(self._kinds_in_transactions, &record) or not self._has_room():
+                continue
+            if pending is None:
+                pending = self._open.get(batch.producer_id)
                 if pending is None:
-                    pending = self._open.get(batch.producer_id)
-                    if pending is None:
-                        pending = self._open[batch.producer_id] = []
-                pending.append((_as_bytes(record.key, record.key_bytes), offset))
+                    pending = self._open[batch.producer_id] = []
+            pending.append((_as_bytes(record.key, record.key_bytes), offset))
+            self._pending_count += 1
         if cursor.at != cursor.end:
             _require(_CORRUPT)
 
-    cdef _note_end(self, Batch *batch, Parsed *record):
-        cdef int end = _end_of(record)
-        if end == _NO_END or not batch.attributes & _TRANSACTIONAL_BIT:
+    cdef _note_end(self, Batch *batch, int end):
+        cdef list pending
+        if end == _NO_END:
             return
-        self._ended[batch.producer_id] = batch.base_offset + record.offset_delta
+        if len(self._ended) < self._keys_max or batch.producer_id in self._ended:
+            self._ended[batch.producer_id] = batch.end_offset - 1
         pending = self._open.pop(batch.producer_id, None)
-        if end == _COMMITTED and pending is not None:
-            for key, offset in <list>pending:
+        if pending is None:
+            return
+        self._pending_count -= len(pending)
+        if end == _COMMITTED:
+            for key, offset in pending:
                 if not self._put(<const uint8_t *>PyBytes_AS_STRING(key), len(key), offset):
                     _require(_NO_MEMORY)
 
@@ -299,7 +317,10 @@ cdef class Superseded:
                 if state == _AT_END:
                     return remaining, end_offset
                 _require(state)
-                if batch.attributes & _CODEC_BITS:
+                if batch.attributes & _CONTROL_BIT:
+                    if batch.end_offset > first_offset:
+                        self._take_end(&batch, _end_of(held, at, &batch), remaining)
+                elif batch.attributes & _CODEC_BITS:
                     unpacked = _unpacked(held, at, &batch)
                     PyObject_GetBuffer(unpacked, &inner, PyBUF_SIMPLE)
                     try:
@@ -360,13 +381,12 @@ cdef class Superseded:
         cdef Cursor cursor
         cdef Parsed record
         cdef int64_t number, offset
-        cdef int64_t ended = -1
-        if not batch.attributes & (_TRANSACTIONAL_BIT | _CONTROL_BIT):
+        cdef int64_t ended
+        if not batch.attributes & _TRANSACTIONAL_BIT:
             _require(self._find_plain(batch, batch.payload, end, first_offset))
             self._take_found(remaining)
             return
-        if not batch.attributes & _CONTROL_BIT:
-            ended = self._ended.get(batch.producer_id, -1)
+        ended = self._ended.get(batch.producer_id, -1)
         cursor.at = batch.payload
         cursor.end = end
         cursor.is_bad = False
@@ -375,9 +395,6 @@ cdef class Superseded:
                 _require(_CORRUPT)
             offset = batch.base_offset + record.offset_delta
             if offset < first_offset:
-                continue
-            if batch.attributes & _CONTROL_BIT:
-                self._take_end(batch, &record, remaining)
                 continue
             if record.key_bytes < 0 or (
                 offset <= ended
@@ -397,9 +414,8 @@ cdef class Superseded:
         if cursor.at != cursor.end:
             _require(_CORRUPT)
 
-    cdef _take_end(self, Batch *batch, Parsed *record, list remaining):
-        cdef int end = _end_of(record)
-        if end == _NO_END or not batch.attributes & _TRANSACTIONAL_BIT or batch.producer_id not in self._unfinished:
+    cdef _take_end(self, Batch *batch, int end, list remaining):
+        if end == _NO_END or batch.producer_id not in self._unfinished:
             return
         self._unfinished.remove(batch.producer_id)
         remaining.append((None, None, (batch.producer_id, batch.producer_epoch), end == _COMMITTED))
@@ -428,10 +444,14 @@ cdef inline bint _is_of(uint64_t kinds, const Parsed *record) noexcept nogil:
     )
 
 
+cdef _view(Py_buffer held, const uint8_t *at, Batch *batch):
+    cdef int64_t position = at - <const uint8_t *>held.buf
+    return memoryview(<object>held.obj)[position : position + batch.size_bytes]
+
+
 cdef _unpacked(Py_buffer held, const uint8_t *at, Batch *batch):
     """What follows the header, decompressed."""
-    cdef int64_t position = at - <const uint8_t *>held.buf
-    view = memoryview(<object>held.obj)[position : position + batch.size_bytes]
+    view = _view(held, at, batch)
     return uncompressed_payload(read_header(view, 0), view)
 
 
@@ -439,15 +459,30 @@ cdef inline _as_bytes(const uint8_t *at, int64_t size_bytes):
     return None if size_bytes < 0 else PyBytes_FromStringAndSize(<const char *>at, size_bytes)
 
 
-cdef int _end_of(Parsed *record) except? -2:
-    """How a transaction ended, if this says so."""
-    if record.key_bytes < 4 or record.key[2] != 0 or record.key[3] > 1 or record.value_bytes < 6:
-        # It raises, or is of another type.
-        decode_transaction_end(
-            _as_bytes(record.key, record.key_bytes), _as_bytes(record.value, record.value_bytes)
-        )
+cdef int _end_of(Py_buffer held, const uint8_t *at, Batch *batch) except -2:
+    """How a transaction ended, if this control batch says so."""
+    cdef Cursor cursor
+    cdef Parsed record
+    if not batch.attributes & _TRANSACTIONAL_BIT:
         return _NO_END
-    return record.key[3]
+    if batch.record_count == 1 and not batch.attributes & _CODEC_BITS:
+        cursor.at = batch.payload
+        cursor.end = at + batch.size_bytes
+        cursor.is_bad = False
+        if (
+            _parse(&cursor, &record, NULL, 0)
+            and cursor.at == cursor.end
+            and record.key_bytes >= 4
+            and record.key[2] == 0
+            and record.key[3] <= 1
+            and record.value_bytes >= 6
+        ):
+            return record.key[3]
+    # Not a marker as brokers write it.
+    end = read_transaction_end(_view(held, at, batch))
+    if end is None:
+        return _NO_END
+    return _COMMITTED if end.control_type is ControlType.COMMIT else _ABORTED
 
 
 cdef int _require(int state) except -1:

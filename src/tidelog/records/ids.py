@@ -2,7 +2,8 @@
 
 An *id* is the value of one header, the last of its name, or the record's key. A record without it,
 or with an empty one, has no id. What is kept of an id is its fingerprint, 128 bits of Murmur3: the
-chance that two of 10 million ids share one is 10^-25.
+chance that two of 10 million ids share one is 10^-25, unless somebody makes them so, which is easy
+(docs/decisions/0014-deduplication.md says what that is good for).
 
 *Entries* are what is passed on, in a form that compiled code and files take as it is:
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
-from tidelog.broker.broker import Broker, BrokerPorts
+from tidelog.broker.broker import HASH_KEY_BYTES, Broker, BrokerPorts
 from tidelog.broker.cluster_session import NOT_REGISTERED
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.shortcuts import Shortcuts
@@ -143,6 +143,7 @@ class SimulatedBroker:
                 connect=lambda: self._coordination.connect(process, self.host),
                 executor=lambda _name: SimulatedExecutor(process, self.disk),
                 chance=process.random,
+                hash_key=bytes(HASH_KEY_BYTES),  # Nothing that can be seen depends on it.
                 boot_id=f"{self.host} boot {self.boot_count}",
                 connection_descriptor_max=DESCRIPTORS_MAX,
                 shortcuts=self._shortcuts,

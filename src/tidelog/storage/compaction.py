@@ -99,9 +99,11 @@ class Compaction:
         *,
         producers: Sequence[ProducerEntry],
         limits: CompactionLimits,
+        hash_key: bytes,
         now_ms: int,
     ) -> None:
-        """`producers` are the living ones, at a time when all of `cleanable` was in the log."""
+        """`producers` are the living ones, at a time when all of `cleanable` was in the log;
+        `hash_key` is for `new_key_offsets`."""
         self.end_offset = cleanable.first_dirty_offset
         """Below it the log is clean, once all steps are done."""
 
@@ -113,6 +115,7 @@ class Compaction:
         self._first_uncleanable_offset = cleanable.first_uncleanable_offset
         self._producers = producers
         self._limits = limits
+        self._hash_key = hash_key
         self._now_ms = now_ms
         self._cleaned: CleanedSegment | None = None
         self._reading = ""
@@ -135,6 +138,7 @@ class Compaction:
             memory_bytes=self._limits.memory_bytes,
             load_factor=self._limits.load_factor,
             keys_expected=self._first_uncleanable_offset - self._first_dirty_offset,
+            hash_key=self._hash_key,
         )
         yield from self._note_keys(keys)
         self.counts.keys = keys.count

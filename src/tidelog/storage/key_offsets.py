@@ -1,7 +1,9 @@
 """The newest offset of every key, in memory of a fixed size.
 
 A key is remembered by a hash of 16 bytes, as in Kafka: two keys with the same one would be taken
-for one, which nobody will live to see. A slot has 24 bytes, three numbers of 64 bits:
+for one, and a record dropped for good. The hash has a key that nobody outside knows, so that nobody
+can look for such a pair, nor for keys that all belong into the same slots; and by chance nobody
+will live to see one. A slot has 24 bytes, three numbers of 64 bits:
 
     first half of the hash (0: the slot is free) │ second half │ offset
 
@@ -80,12 +82,17 @@ class KeyOffsets(Protocol):
         ...
 
 
-def new_key_offsets(*, memory_bytes: int, load_factor: float, keys_expected: int) -> KeyOffsets:
-    """Room for `keys_expected`, or for as many as `memory_bytes` allow."""
+def new_key_offsets(
+    *, memory_bytes: int, load_factor: float, keys_expected: int, hash_key: bytes
+) -> KeyOffsets:
+    """Room for `keys_expected`, or for as many as `memory_bytes` allow.
+
+    `hash_key`: 16 bytes that nobody outside knows.
+    """
     slots, keys_max = _sizes(memory_bytes, load_factor, keys_expected)
     if compiled is None:
-        return KeyOffsetsInPython(slots, keys_max)
-    table: KeyOffsets = compiled.KeyTable(slots, keys_max)
+        return KeyOffsetsInPython(slots, keys_max, hash_key)
+    table: KeyOffsets = compiled.KeyTable(slots, keys_max, hash_key)
     return table
 
 
@@ -98,9 +105,10 @@ def _sizes(memory_bytes: int, load_factor: float, keys_expected: int) -> tuple[i
 class KeyOffsetsInPython:
     """For machines without a compiler, and to compare with."""
 
-    __slots__ = ("_slots", "_table", "count", "keys_max", "latest_offset")
+    __slots__ = ("_hash_key", "_slots", "_table", "count", "keys_max", "latest_offset")
 
-    def __init__(self, slots: int, keys_max: int) -> None:
+    def __init__(self, slots: int, keys_max: int, hash_key: bytes) -> None:
+        self._hash_key = hash_key
         self._slots = slots
         self.keys_max = keys_max
         self._table = array("Q", [0]) * (slots * _WORDS)
@@ -164,9 +172,12 @@ class KeyOffsetsInPython:
             not all(record.has_value for record in kept),
         )
 
+    def _hash(self, key: bytes) -> bytes:
+        return blake2b(key, digest_size=_HASH.size, key=self._hash_key).digest()
+
     def _find(self, key: bytes) -> tuple[int, int, int]:
         """The slot of `key`, or the free one where it belongs; and the two halves of its hash."""
-        first, second = _HASH.unpack(blake2b(key, digest_size=_HASH.size).digest())
+        first, second = _HASH.unpack(self._hash(key))
         first = first or 1  # 0 is a free slot.
         slots, table = self._slots, self._table
         slot = first % slots

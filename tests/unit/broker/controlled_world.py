@@ -7,6 +7,7 @@ from functools import partial
 from random import Random
 from types import MappingProxyType
 
+from tests.support.hash_keys import HASH_KEY
 from tests.unit.broker.controllers import FlakyTree, controller, serving
 from tests.unit.broker.served import ServedWorld, served_world
 from tidelog.broker.admin_requests import AdminRequests
@@ -74,6 +75,7 @@ class ControlledWorld:
             partitions=served.world.partitions,
             clock=served.world.clock,
             chance=Random(5),
+            hash_key=HASH_KEY,
             loop=asyncio.get_running_loop(),
             tasks=self.world.tasks,
         )
@@ -92,6 +94,7 @@ class ControlledWorld:
             write_here=self.markers.write,
             request_timeout_ms=served.world.config.network.request_timeout_ms,
             clock=served.world.clock,
+            hash_key=HASH_KEY,
             loop=asyncio.get_running_loop(),
             tasks=self.world.tasks,
         )

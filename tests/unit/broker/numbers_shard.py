@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from tests.support.hash_keys import HASH_KEY
 from tests.unit.broker.world import BROKER, OTHER, World, broker_world, replicated
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import Offset
@@ -120,6 +121,7 @@ class Coordinated:
             broker_id=BROKER,
             partitions=world.partitions,
             clock=world.clock,
+            hash_key=HASH_KEY,
             loop=asyncio.get_running_loop(),
             tasks=world.tasks,
             reply_timeout_ms=TIMEOUT_MS,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hash_keys import HASH_KEY
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.stepped_executor import BACKGROUND, URGENT
 from tests.unit.broker.world import World, broker_world, process_killed
@@ -25,14 +26,21 @@ HOUR_MS = 3_600_000
 def cleaner_of(world: World, **settings: str) -> Cleaner:
     given = {name.replace("_", "."): value for name, value in settings.items()}
     config = BrokerConfig.load({"node.id": "1", **given})
-    return Cleaner(config=config.log, partitions=world.partitions, clock=world.clock)
+    return Cleaner(
+        config=config.log, partitions=world.partitions, clock=world.clock, hash_key=HASH_KEY
+    )
 
 
 class CrampedCleaner(Cleaner):
     """Has less memory than anybody would give it."""
 
     def __init__(self, world: World, limits: CompactionLimits) -> None:
-        super().__init__(config=world.config.log, partitions=world.partitions, clock=world.clock)
+        super().__init__(
+            config=world.config.log,
+            partitions=world.partitions,
+            clock=world.clock,
+            hash_key=HASH_KEY,
+        )
         self._cramped = limits
 
     def _limits(self, share: int) -> CompactionLimits:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import cast
 from uuid import uuid4
 
+from tests.support.hash_keys import HASH_KEY
 from tests.unit.broker.far_end import FarEnd
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.world import BROKER, OTHER, World, broker_world, led_by_us, replicated
@@ -99,6 +100,7 @@ class Coordinating:
             write_here=self.here.write,
             request_timeout_ms=5_000,
             clock=world.clock,
+            hash_key=HASH_KEY,
             loop=asyncio.get_running_loop(),
             tasks=world.tasks,
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.batches import idempotent_batch, plain_batch
+from tests.support.hash_keys import HASH_KEY
 from tests.unit.broker.followed import answer, take
 from tests.unit.broker.moving import (
     BOTH,
@@ -460,7 +461,12 @@ async def test_a_log_that_is_being_moved_is_not_compacted_until_it_is_there() ->
     """I5 of `cleaning.py`."""
     async with broker_world(dir_count=2, settings=IN_SLICES) as world:
         await fill_here(world, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"})
-        cleaner = Cleaner(config=world.config.log, partitions=world.partitions, clock=world.clock)
+        cleaner = Cleaner(
+            config=world.config.log,
+            partitions=world.partitions,
+            clock=world.clock,
+            hash_key=HASH_KEY,
+        )
         world.executors[1].hold(BACKGROUND)
         altering = altering_in(world)
         await world.settle()

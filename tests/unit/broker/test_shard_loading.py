@@ -15,6 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.hash_keys import GROUP as PAYMENTS
+from tests.support.hash_keys import HASH_KEY, OTHER_GROUP
 from tests.unit.core.groups.consumer.consumers import ConsumerHosted
 from tests.unit.core.groups.found_records import FOUND
 from tests.unit.core.groups.hosted import GROUP
@@ -31,7 +33,7 @@ from tidelog.records.consumer_groups import PartitionMetadataRecord
 from tidelog.records.control import ControlType, read_transaction_end
 from tidelog.records.groups import CommittedOffset, GroupRecord, OffsetCommitRecord
 from tidelog.records.record import decode_records
-from tidelog.records.superseded import SupersededInPython
+from tidelog.records.superseded import KEYS_MAX, SupersededInPython
 from tidelog.records.transactions import (
     TransactionForgotten,
     TransactionMetadata,
@@ -90,21 +92,45 @@ _ends = st.builds(
     PRODUCERS,
     st.booleans(),
 )
+_undecodable = st.builds(
+    lambda producer_id: lambda log: log.control((b"\0\0\0\1", b"?"), producer_id=producer_id),
+    PRODUCERS,
+)
 
 
 @BOTH
-@given(steps=st.lists(st.one_of(_writes, _writes, _ends), max_size=14))
-def test_a_group_shard_is_the_same(new: NewSuperseded, steps: list[Step]) -> None:
+@given(
+    steps=st.lists(st.one_of(_writes, _writes, _ends, _undecodable), max_size=14),
+    keys_max=st.sampled_from([KEYS_MAX, KEYS_MAX, 0, 1, 2, 4]),
+)
+def test_a_group_shard_is_the_same(new: NewSuperseded, steps: list[Step], keys_max: int) -> None:
+    """Also where there are more keys than may be noted."""
     log = Written()
     for step in steps:
         step(log)
-    assert known(_loaded(log, new)) == known(_loaded_one_by_one(log))
+    assert known(_loaded(log, new, keys_max)) == known(_loaded_one_by_one(log))
 
 
-def _loaded(log: Written, new: NewSuperseded) -> GroupShard:
+@BOTH
+def test_a_group_whose_name_was_made_to_collide_takes_nothing_from_another(
+    new: NewSuperseded,
+) -> None:
+    """P3"""
+    log, partition = Written(), TopicPartition("orders", 0)
+    for group, offset in ((PAYMENTS, 1_000_000), (OTHER_GROUP, 1)):
+        value = CommittedOffset(offset, -1, "", 1, -1, TopicId(UUID(int=0)))
+        log.write(encode_group_record(OffsetCommitRecord(group, partition, value)))
+    shard = _loaded(log, new)
+    assert known(shard) == known(_loaded_one_by_one(log))
+    committed = shard._offsets.committed(PAYMENTS, partition)
+    assert committed is not None
+    assert committed.offset == 1_000_000
+
+
+def _loaded(log: Written, new: NewSuperseded, keys_max: int = KEYS_MAX) -> GroupShard:
     """As `ShardRunner` does."""
     shard = ConsumerHosted().new_shard()
-    superseded = new(GroupShards.kinds, GroupShards.kinds_in_transactions)
+    superseded = new(GroupShards.kinds, GroupShards.kinds_in_transactions, HASH_KEY, keys_max)
     for batch in log.batches:
         superseded.note(batch, 0)
     for batch in log.batches:
@@ -123,7 +149,8 @@ def _loaded_one_by_one(log: Written) -> GroupShard:
         header = read_header(batch, 0)
         if header.is_control:
             end = read_transaction_end(batch)
-            assert end is not None
+            if end is None:
+                continue
             is_commit = end.control_type is ControlType.COMMIT
             shard.on_marker(ProducerId(header.producer_id), is_commit=is_commit)
             continue
@@ -210,7 +237,9 @@ def test_a_transaction_shard_is_the_same(
     for record in records:
         log.write(encode_transaction_record(record))
         one_by_one.replay(record)
-    superseded = new(TransactionShards.kinds, TransactionShards.kinds_in_transactions)
+    superseded = new(
+        TransactionShards.kinds, TransactionShards.kinds_in_transactions, HASH_KEY, KEYS_MAX
+    )
     for batch in log.batches:
         superseded.note(batch, 0)
     for batch in log.batches:

@@ -7,19 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.hash_keys import GROUP, HASH_KEY, OTHER_GROUP
 from tidelog.base.errors import CorruptBatch
-from tidelog.records.batch import LOG_OVERHEAD_BYTES, Codec, stamp
+from tidelog.base.ids import TopicPartition
+from tidelog.records.batch import HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES, Codec, stamp
 from tidelog.records.compiled import compiled
-from tidelog.records.control import ControlType, TransactionEnd, encode_marker
+from tidelog.records.control import ControlType, TransactionEnd, encode_marker, read_transaction_end
+from tidelog.records.groups import OffsetCommitRecord
+from tidelog.records.ids import fingerprint_in_python
 from tidelog.records.record import Record, encode_batch
 from tidelog.records.superseded import (
+    KEYS_MAX,
     Remaining,
     Superseded,
     SupersededInPython,
     new_superseded,
 )
+from tidelog.wire.group_records import encode_group_record
 
-NewSuperseded = Callable[[Collection[int], Collection[int]], Superseded]
+NewSuperseded = Callable[[Collection[int], Collection[int], bytes, int], Superseded]
 
 KINDS, KINDS_IN_TRANSACTIONS = (0, 1), (0,)
 BOTH = pytest.mark.parametrize(
@@ -67,10 +73,34 @@ class Written:
         self.end_offset += 1
         return self
 
+    def control(self, *pairs: Pair, producer_id: int, codec: Codec = Codec.NONE) -> "Written":
+        """A control batch that need not be one that brokers write."""
+        batch = encode_batch(
+            [
+                Record(self.end_offset + number, 1_000, key, value, ())
+                for number, (key, value) in enumerate(pairs)
+            ],
+            leader_epoch=3,
+            codec=codec,
+            producer_id=producer_id,
+            producer_epoch=5,
+            base_sequence=-1,
+            is_transactional=True,
+            is_control=True,
+        )
+        self.batches.append(bytes(batch))
+        self.end_offset += len(pairs)
+        return self
+
     def remaining(
-        self, new: NewSuperseded, *, spared: Sequence[bytes] = (), slice_batches: int = 1
+        self,
+        new: NewSuperseded,
+        *,
+        spared: Sequence[bytes] = (),
+        slice_batches: int = 1,
+        keys_max: int = KEYS_MAX,
     ) -> list[Remaining]:
-        superseded = new(KINDS, KINDS_IN_TRANSACTIONS)
+        superseded = new(KINDS, KINDS_IN_TRANSACTIONS, HASH_KEY, keys_max)
         slices = [
             b"".join(self.batches[start : start + slice_batches])
             for start in range(0, len(self.batches), slice_batches)
@@ -165,7 +195,7 @@ def test_what_comes_before_the_first_offset_is_none_of_its_business(new: NewSupe
     """A log may begin within a batch."""
     log = Written().write((A, b"1"), (B, b"1"), (A, b"2"))
     data = b"".join(log.batches)
-    superseded = new(KINDS, KINDS_IN_TRANSACTIONS)
+    superseded = new(KINDS, KINDS_IN_TRANSACTIONS, HASH_KEY, KEYS_MAX)
     assert superseded.note(data, 1) == 3
     remaining, end_offset = superseded.remaining(data, 1)
     assert [(key, value) for key, value, _, _ in remaining] == [(B, b"1"), (A, b"2")]
@@ -175,10 +205,84 @@ def test_what_comes_before_the_first_offset_is_none_of_its_business(new: NewSupe
 @BOTH
 def test_a_batch_that_is_cut_off_is_left_for_the_next_read(new: NewSuperseded) -> None:
     first, second = Written().write((A, b"1")).write((A, b"2")).batches
-    superseded = new(KINDS, KINDS_IN_TRANSACTIONS)
+    superseded = new(KINDS, KINDS_IN_TRANSACTIONS, HASH_KEY, KEYS_MAX)
     assert superseded.note(first + second[:-1], 0) == 1
     assert superseded.note(first[:-1], 0) == -1
     assert superseded.remaining(first[:-1], 0) == ([], -1)
+
+
+@BOTH
+def test_keys_that_were_made_to_collide_are_two(new: NewSuperseded) -> None:
+    """R1: whoever may commit for a group of its own cannot outdate another group's commit."""
+    keys = [commit_key(group) for group in (GROUP, OTHER_GROUP)]
+    assert len({fingerprint_in_python(key) for key in keys}) == 1
+    log = Written().write((keys[0], b"theirs")).write((keys[1], b"mine"))
+    assert log.pairs(new) == [(keys[0], b"theirs"), (keys[1], b"mine")]
+
+
+def commit_key(group: str) -> bytes:
+    key, _ = encode_group_record(OffsetCommitRecord(group, TopicPartition("orders", 0), None))
+    return key
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "marker",
+    [
+        (None, b"\0\0\0\0\0\5"),
+        (b"\0\0\0", b"\0\0\0\0\0\5"),
+        (b"\0\0\0\1", None),
+        (b"\0\0\0\1", b"\0\0\0\0\0"),
+        (b"\0\0\0\2", b"of a later version"),
+    ],
+)
+def test_a_control_record_that_says_nothing_ends_nothing(new: NewSuperseded, marker: Pair) -> None:
+    """As everywhere: the log is read on, and what is behind it counts."""
+    log = Written().write((A, b"1")).write((A, b"2"), producer_id=7).control(marker, producer_id=7)
+    assert read_transaction_end(log.batches[-1]) is None
+    log.write((B, b"1"))
+    assert log.remaining(new) == [
+        Remaining(A, b"1", None, False),
+        Remaining(A, b"2", (7, 5), False),
+        Remaining(B, b"1", None, False),
+    ]
+
+
+@BOTH
+def test_a_control_batch_that_cannot_be_read_ends_nothing(new: NewSuperseded) -> None:
+    log = Written().write((A, b"1"), producer_id=7).end(7, is_commit=True).write((B, b"1"))
+    log.batches[1] = log.batches[1][:HEADER_SIZE_BYTES] + b"\xff" * (
+        len(log.batches[1]) - HEADER_SIZE_BYTES
+    )
+    assert read_transaction_end(log.batches[1]) is None
+    assert log.pairs(new) == [(A, b"1"), (B, b"1")]
+
+
+@BOTH
+def test_a_marker_may_be_compressed_or_have_company(new: NewSuperseded) -> None:
+    """What counts is the first record, as everywhere."""
+    commit: Pair = (b"\0\0\0\1", b"\0\0\0\0\0\5")
+    abort: Pair = (b"\0\0\0\0", b"\0\0\0\0\0\5")
+    for log in (
+        Written().write((A, b"1"), producer_id=7).control(commit, producer_id=7, codec=Codec.LZ4),
+        Written().write((A, b"1"), producer_id=7).control(commit, abort, producer_id=7),
+    ):
+        assert log.remaining(new)[-1] == Remaining(None, None, (7, 5), True)
+
+
+@BOTH
+def test_what_there_is_no_room_to_note_remains(new: NewSuperseded) -> None:
+    log = Written().write((A, b"1"), (B, b"1"), (A, b"2"), (B, b"2"))
+    assert [each.value for each in log.remaining(new, keys_max=1)] == [b"1", b"2", b"2"]
+    assert [each.value for each in log.remaining(new, keys_max=0)] == [b"1", b"1", b"2", b"2"]
+
+
+@BOTH
+def test_what_is_pending_takes_room_until_it_is_decided(new: NewSuperseded) -> None:
+    log = Written().write((A, b"1"), producer_id=7).write((B, b"1"), (B, b"2"))
+    log.end(7, is_commit=False).write((PLAIN_ONLY, b"1"), (PLAIN_ONLY, b"2"))
+    kept = [each.value for each in log.remaining(new, keys_max=1) if each.key is not None]
+    assert kept == [b"1", b"1", b"2", b"2"]
 
 
 @BOTH
@@ -217,15 +321,22 @@ _logs = st.lists(st.one_of(_writes, _writes, _ends), max_size=12)
     steps=_logs,
     spared=st.lists(st.sampled_from([A, B]), max_size=1),
     slice_batches=st.integers(1, 4),
+    keys_max=st.sampled_from([KEYS_MAX, 0, 1, 2, 3]),
 )
 def test_compiled_or_not_the_same_remains(
-    steps: list[Callable[[Written], Written]], spared: list[bytes], slice_batches: int
+    steps: list[Callable[[Written], Written]],
+    spared: list[bytes],
+    slice_batches: int,
+    keys_max: int,
 ) -> None:
     log = Written()
     for step in steps:
         step(log)
-    in_python = log.remaining(SupersededInPython, spared=spared, slice_batches=slice_batches)
-    assert in_python == log.remaining(new_superseded, spared=spared, slice_batches=slice_batches)
+    in_python, in_c = (
+        log.remaining(new, spared=spared, slice_batches=slice_batches, keys_max=keys_max)
+        for new in (SupersededInPython, new_superseded)
+    )
+    assert in_python == in_c
 
 
 @pytest.mark.skipif(compiled is None, reason="there is nothing to compare with")
@@ -243,7 +354,7 @@ def test_compiled_or_not_what_is_damaged_is_refused(
 
 
 def _outcome(new: NewSuperseded, data: bytes) -> object:
-    superseded = new(KINDS, KINDS_IN_TRANSACTIONS)
+    superseded = new(KINDS, KINDS_IN_TRANSACTIONS, HASH_KEY, KEYS_MAX)
     try:
         noted = superseded.note(data, 0)
     except CorruptBatch:

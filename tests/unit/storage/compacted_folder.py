@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from tests.support.hash_keys import HASH_KEY
 from tests.unit.storage.log_folder import NOW_MS, append_batch, read_all
 from tidelog.base.ids import NO_SEQUENCE, Offset, ProducerEpoch, ProducerId
 from tidelog.records.batch import BatchHeader, Codec, read_header
@@ -194,6 +195,7 @@ def compact(
         ),
         producers=list(producers),
         limits=limits,
+        hash_key=HASH_KEY,
         now_ms=now_ms,
     )
     for step in compaction.steps():

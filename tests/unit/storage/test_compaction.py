@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.hash_keys import HASH_KEY
 from tests.unit.storage.compacted_folder import (
     AMPLE,
     Transactions,
@@ -467,4 +468,6 @@ class TestInterruption:
 
 
 def _compaction(log: Log) -> Compaction:
-    return Compaction(log, cleanable_of(log), producers=(), limits=AMPLE, now_ms=NOW_MS)
+    return Compaction(
+        log, cleanable_of(log), producers=(), limits=AMPLE, hash_key=HASH_KEY, now_ms=NOW_MS
+    )

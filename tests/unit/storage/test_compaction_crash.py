@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from tests.support.hash_keys import HASH_KEY
 from tests.unit.storage.compacted_folder import (
     AMPLE,
     Transactions,
@@ -155,7 +156,9 @@ def test_value_goes_only_when_what_replaces_it_is_on_the_device(seed: int) -> No
     log = partition.open_log()
     append_pairs(log, [(b"a", b"1")], [(b"a", b"2")])
     log.reconfigure(log_config(segment_bytes=log.segments[0].size_bytes))
-    compaction = Compaction(log, cleanable_of(log), producers=(), limits=AMPLE, now_ms=NOW_MS)
+    compaction = Compaction(
+        log, cleanable_of(log), producers=(), limits=AMPLE, hash_key=HASH_KEY, now_ms=NOW_MS
+    )
     cleaned = next(step.cleaned for step in compaction.steps() if isinstance(step, Replace))
     log.begin_replacing()
     assert log.replace(cleaned, truncation_count=compaction.truncation_count) is not None
