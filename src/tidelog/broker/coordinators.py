@@ -28,6 +28,8 @@ from tidelog.core.coordinators import Effects, Token, Transactional, partition_o
 from tidelog.records.control import ControlType
 
 TAKING_OFFICE_MAX_S = 2.0
+LOADS_MAX = 4
+"""Shards that are loaded at a time: each has a table of what need not be replayed, up to 100 MB."""
 
 
 class Coordinators(Generic[S]):
@@ -54,6 +56,7 @@ class Coordinators(Generic[S]):
         self._partitions = partitions
         self._clock = clock
         self._hash_key = hash_key
+        self._loads = asyncio.Semaphore(LOADS_MAX)
         self._loop = loop
         self._tasks = tasks
         self._reply_timeout_ms = reply_timeout_ms
@@ -143,6 +146,7 @@ class Coordinators(Generic[S]):
                 partition,
                 clock=self._clock,
                 hash_key=self._hash_key,
+                loads=self._loads,
                 loop=self._loop,
                 tasks=self._tasks,
                 reply_timeout_ms=self._reply_timeout_ms,

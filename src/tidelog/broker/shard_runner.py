@@ -155,13 +155,14 @@ class ShardRunner(Generic[S]):
         *,
         clock: Clock,
         hash_key: bytes,
+        loads: asyncio.Semaphore,
         loop: asyncio.AbstractEventLoop,
         tasks: asyncio.TaskGroup,
         reply_timeout_ms: int,
         load_bytes: int,
         on_active: Callable[[], None],
     ) -> None:
-        """`hash_key`: see `BrokerPorts`;
+        """`hash_key`: see `BrokerPorts`; `loads`: held while loading, so that few do at a time;
         `reply_timeout_ms`: how long a reply may wait for what it follows to be committed;
         `load_bytes`: how much to read at a time while loading, up to what is good for others;
         `on_active`: called each time that the shard has been loaded."""
@@ -171,6 +172,7 @@ class ShardRunner(Generic[S]):
         self._kind = kind
         self._clock = clock
         self._hash_key = hash_key
+        self._loads = loads
         self._loop = loop
         self._tasks = tasks
         self._reply_timeout_s = reply_timeout_ms / 1000
@@ -507,13 +509,16 @@ class ShardRunner(Generic[S]):
         """
         await self.partition.queue.idle()  # What this wrote before it started again.
         kind = self._kind
-        superseded = new_superseded(kind.kinds, kind.kinds_in_transactions, self._hash_key)
-        if await self._walk(shard, partial(note_entries, superseded=superseded)) is None:
-            return None
-        for key in spared:
-            superseded.spare(key)
-        read = partial(read_entries, superseded=superseded, decode=kind.decode, kinds=kind.kinds)
-        return await self._walk(shard, read)
+        async with self._loads:
+            superseded = new_superseded(kind.kinds, kind.kinds_in_transactions, self._hash_key)
+            if await self._walk(shard, partial(note_entries, superseded=superseded)) is None:
+                return None
+            for key in spared:
+                superseded.spare(key)
+            read = partial(
+                read_entries, superseded=superseded, decode=kind.decode, kinds=kind.kinds
+            )
+            return await self._walk(shard, read)
 
     async def _walk(self, shard: S, read: Callable[..., Loaded]) -> _Replayed | None:
         """Go through the log with `read`, and replay what that finds."""

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.broker.numbers_shard import (
     Coordinated,
+    Numbers,
     coordinated_world,
     elected_again,
     overtaken,
@@ -14,9 +15,10 @@ from tests.unit.broker.numbers_shard import (
 )
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.stepped_executor import BACKGROUND, URGENT
-from tests.unit.broker.world import OTHER, broker_world, replicated
+from tests.unit.broker.world import BROKER, OTHER, broker_world, replicated
 from tidelog.base.errors import ErrorCode, RequestRefused
-from tidelog.broker.coordinators import TAKING_OFFICE_MAX_S
+from tidelog.broker.coordinators import LOADS_MAX, TAKING_OFFICE_MAX_S
+from tidelog.broker.shard_runner import ShardRunner
 
 
 @in_virtual_time
@@ -99,3 +101,50 @@ async def test_who_asks_a_broker_that_does_not_lead_is_told_so_at_once() -> None
         with pytest.raises(RequestRefused) as refused:
             one.send("a", 1)
         assert refused.value.code is ErrorCode.NOT_COORDINATOR
+
+
+@in_virtual_time
+async def test_few_of_many_shards_are_loaded_at_a_time_and_all_in_the_end() -> None:
+    """Each has a table in memory while it is; a broker may take over fifty at once."""
+    count = LOADS_MAX + 3
+    async with broker_world() as world:
+        one = Coordinated(world, 2**20)
+        world.create("t", partitions=count)
+        await world.settle()
+        for number, runner in enumerate(one.coordinators):
+            _set(runner, number)
+        world.executor.hold(URGENT)
+        for partition in range(count):
+            world.change("t", replicated(BROKER, 1, isr=(BROKER,)), partition)
+        await world.settle()
+        assert world.executor.waiting(URGENT) == LOADS_MAX
+        world.executor.release(URGENT)
+        while not all(runner.is_active for runner in one.coordinators):
+            await world.settle()
+        assert [runner._active_shard.known for runner in one.coordinators] == [
+            {"a": number} for number in range(count)
+        ]
+
+
+@in_virtual_time
+async def test_a_shard_that_loses_its_lead_while_it_waits_to_be_loaded_holds_nobody_up() -> None:
+    async with broker_world() as world:
+        one = Coordinated(world, 2**20)
+        world.create("t", partitions=LOADS_MAX + 2)
+        await world.settle()
+        for runner in one.coordinators:
+            _set(runner, 1)
+        world.executor.hold(URGENT)
+        for partition in range(LOADS_MAX + 2):
+            world.change("t", replicated(BROKER, 1, isr=(BROKER,)), partition)
+        await world.settle()
+        world.change("t", replicated(OTHER, 2), LOADS_MAX)
+        await world.settle()
+        world.executor.release(URGENT)
+        while not all(runner.is_active for runner in one.coordinators):
+            await world.settle()
+        assert len(list(one.coordinators)) == LOADS_MAX + 1
+
+
+def _set(runner: ShardRunner[Numbers], number: int) -> None:
+    runner.ask(lambda shard, token, now: shard.on_set("a", number, token, now))
