@@ -1,5 +1,11 @@
 """Runs of the simulator, as tests begin and judge them."""
 
+from collections import Counter
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
+
+import pytest
+
 from tidelog.sim.guests import Guest
 from tidelog.sim.simulation import RunPlan, RunResult, simulate
 
@@ -40,3 +46,29 @@ def told(result: RunResult, *guests: Guest, aims_at_coordinators: bool = False) 
             + (f" ARGS='{' '.join(arguments)}'" if arguments else ""),
         ]
     )
+
+
+def find(
+    plant: Callable[[], AbstractContextManager[None]],
+    run_seed: Callable[[int], RunResult],
+    promises: Collection[str],
+    *,
+    seeds_max: int,
+    tried_first: int | None,
+) -> None:
+    """Fail unless one of the first `seeds_max` seeds breaks one of `promises` with the bug planted.
+
+    Only the time that it takes depends on which is tried first: when the code has changed and that
+    one finds nothing any more, the others are tried.
+    """
+    others: Counter[str] = Counter()
+    for seed in sorted(range(1, seeds_max + 1), key=lambda one: one != tried_first):
+        with plant():
+            failure = run_seed(seed).failure
+        if failure is None:
+            continue
+        promise = failure.partition(":")[0]
+        if promise in promises:
+            return
+        others[promise] += 1
+    pytest.fail(f"not found in {seeds_max} seeds; what else went wrong: {dict(others)}")

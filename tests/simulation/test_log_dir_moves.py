@@ -7,7 +7,7 @@ are found.
 import pytest
 
 from tests.simulation.planted_log_dirs import PLANTED
-from tests.simulation.runs import BROKERS, told
+from tests.simulation.runs import BROKERS, find, told
 from tidelog.sim.guests import Guest
 from tidelog.sim.simulation import RunPlan, RunResult, simulate
 
@@ -33,7 +33,7 @@ TRIED_FIRST = {
     "overlook_cuts": 20,
     "leave_marked_logs_alone": 6,
 }
-"""As in `test_planted.py`."""
+"""See `find`."""
 
 
 def run(seed: int, duration_s: float = DURATION_S) -> RunResult:
@@ -55,17 +55,13 @@ def test_every_promise_holds_while_replicas_move(seed: int) -> None:
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(name: str) -> None:
-    others: dict[str, int] = {}
-    for seed in sorted(range(1, SEEDS_MAX + 1), key=lambda one: one != TRIED_FIRST.get(name)):
-        with PLANTED[name]():
-            failure = run(seed).failure
-        if failure is None:
-            continue
-        promise = failure.partition(":")[0]
-        if promise in FOUND_BY[name]:
-            return
-        others[promise] = others.get(promise, 0) + 1
-    pytest.fail(f"{name} was not found in {SEEDS_MAX} seeds; what else went wrong: {others}")
+    find(
+        PLANTED[name],
+        run,
+        FOUND_BY[name],
+        seeds_max=SEEDS_MAX,
+        tried_first=TRIED_FIRST.get(name),
+    )
 
 
 def test_every_bug_has_a_promise_that_it_breaks() -> None:

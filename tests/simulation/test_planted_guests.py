@@ -9,7 +9,7 @@ import pytest
 from tests.simulation.planted_consumer_groups import PLANTED_IN_CONSUMER_GROUPS
 from tests.simulation.planted_groups import PLANTED_IN_COOPERATIVE_GROUPS, PLANTED_IN_GROUPS
 from tests.simulation.planted_transactions import PLANTED_IN_TRANSACTIONS
-from tests.simulation.runs import run_with
+from tests.simulation.runs import find, run_with
 from tidelog.sim.guests import Guest
 
 SEEDS_MAX = 60
@@ -64,7 +64,7 @@ TRIED_FIRST = {
     "leave_prepared_ones_alone": 9,
     "let_go_of_undecided_offsets": 2,
 }
-"""As in `test_planted.py`."""
+"""See `find`."""
 
 PLANTED = {
     **{name: (bug, Guest.GROUPS) for name, bug in PLANTED_IN_GROUPS.items()},
@@ -77,17 +77,13 @@ PLANTED = {
 @pytest.mark.parametrize("name", FOUND_BY)
 def test_a_planted_bug_is_found(name: str) -> None:
     plant, guest = PLANTED[name]
-    others: dict[str, int] = {}
-    for seed in sorted(range(1, SEEDS_MAX + 1), key=lambda one: one != TRIED_FIRST.get(name)):
-        with plant():
-            failure = run_with(seed, guest).failure
-        if failure is None:
-            continue
-        promise = failure.partition(":")[0]
-        if promise in FOUND_BY[name]:
-            return
-        others[promise] = others.get(promise, 0) + 1
-    pytest.fail(f"{name} was not found in {SEEDS_MAX} seeds; what else went wrong: {others}")
+    find(
+        plant,
+        lambda seed: run_with(seed, guest),
+        FOUND_BY[name],
+        seeds_max=SEEDS_MAX,
+        tried_first=TRIED_FIRST.get(name),
+    )
 
 
 def test_every_bug_has_a_promise_that_it_breaks() -> None:
