@@ -43,6 +43,7 @@ from tidelog.broker.adoption import in_two_places
 from tidelog.broker.large_requests import in_turns
 from tidelog.broker.log_dir_moves import LogDirMoves
 from tidelog.broker.log_dir_runner import LogDirRunner
+from tidelog.broker.log_placement import share_out, where_left
 from tidelog.broker.memory import MemoryBound
 from tidelog.broker.misfits import log_misfits
 from tidelog.broker.partition_runner import PartitionRunner
@@ -52,7 +53,6 @@ from tidelog.broker.replica_logs import (
     OpenedReplica,
     OpenedReplicas,
     WantedReplica,
-    left_in,
     open_replicas,
 )
 from tidelog.broker.served_partition import ProposeToController, RefuseIfLeading, ServedPartition
@@ -552,7 +552,12 @@ class Replicas:
     async def _create(self, wanted: Sequence[WantedReplica]) -> None:
         asked = self._where_asked(wanted)
         for _ in range(2):  # Once more where a folder had to be set aside.
-            shares = self._share_out(wanted, asked | await self._where_left(wanted))
+            left = await where_left(self._log_dirs, wanted)
+            online = [log_dir for log_dir in self._log_dirs if log_dir.is_online]
+            if not online:
+                self._mark_offline(wanted)
+                return
+            shares = share_out(online, wanted, asked | left)
             foreign = await asyncio.gather(
                 *(self._open(log_dir, ones, are_new=True) for log_dir, ones in shares.items())
             )
@@ -562,40 +567,6 @@ class Replicas:
         """Directories in which replicas were asked to be before they were here."""
         asked = {one.topic_partition: self.moves.take_asked(one.topic_partition) for one in wanted}
         return {one: log_dir for one, log_dir in asked.items() if log_dir is not None}
-
-    async def _where_left(
-        self, wanted: Sequence[WantedReplica]
-    ) -> dict[TopicPartition, LogDirRunner]:
-        """Directories that have a folder of what is new here, and was here before. I7"""
-        found: dict[TopicPartition, LogDirRunner] = {}
-        if len(self._log_dirs) == 1:
-            return found
-        for log_dir in self._log_dirs:
-            if log_dir.log_dir is None or not log_dir.is_online:
-                continue
-            try:
-                left = await log_dir.executor.urgent(left_in, log_dir.log_dir, wanted)
-            except StorageError as error:
-                log_dir.on_failure(error)
-                continue
-            found |= dict.fromkeys(left, log_dir)
-        return found
-
-    def _share_out(
-        self, wanted: Sequence[WantedReplica], places: Mapping[TopicPartition, LogDirRunner]
-    ) -> dict[LogDirRunner, list[WantedReplica]]:
-        """Each new partition to the directory that it has in `places`, or that with the fewest."""
-        online = [log_dir for log_dir in self._log_dirs if log_dir.is_online]
-        shares: dict[LogDirRunner, list[WantedReplica]] = {log_dir: [] for log_dir in online}
-        if not online:
-            self._mark_offline(wanted)
-            return {}
-        for one in wanted:
-            log_dir = places.get(one.topic_partition)
-            if log_dir is None or log_dir not in shares:
-                log_dir = min(online, key=lambda known: len(known.runners) + len(shares[known]))
-            shares[log_dir].append(one)
-        return shares
 
     async def _open(
         self, log_dir: LogDirRunner, wanted: Sequence[WantedReplica], *, are_new: bool
