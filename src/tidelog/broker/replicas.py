@@ -762,7 +762,7 @@ class Replicas:
     def _is_stray(self, one: TopicPartition, topic_id: TopicId, log_dir: LogDirRunner) -> bool:
         role = self._roles.get(one)
         if role is not None and role.topic_id == topic_id:
-            return False
+            return self._is_elsewhere(one, log_dir)
         topic = self._partitions.image.topic_by_id(topic_id)
         if topic is None:
             return log_dir.was_ours  # S3

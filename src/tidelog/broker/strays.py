@@ -13,7 +13,8 @@ reads the log can remove the folders, or rename them back.
 Conditions, all of them:
 
     S1  A controller has given this registration of this broker all of its roles, and has not named
-        the replica; nor does the image, which may have moved on since.
+        the replica; nor does the image, which may have moved on since. Or this broker serves the
+        replica from another directory: it was made anew there while this one was away.
     S2  The folder states the id of its topic. What does not was written by nobody whom we know: a
         folder that is merely called like a partition, or one of a very old Kafka.
     S3  A topic that nobody knows can only be taken for a deleted one in a directory from which

@@ -335,6 +335,29 @@ async def test_a_partition_made_anew_while_its_directory_was_gone_is_there_once(
 
 
 @in_virtual_time
+async def test_a_folder_of_what_is_served_elsewhere_is_set_aside() -> None:
+    """As the test before, but the broker was restarted meanwhile: nobody knows what was to go."""
+    async with broker_world(dir_count=2) as world:
+        world.decide(registered(OTHER, 20))
+        world.create("t", state=replicated(BROKER, 0))
+        await world.settle()
+        world.produce("t", plain_batch(3))
+        world.log_dirs[0].on_failure(StorageError("test"))
+        for state in (
+            replace(replicated(OTHER, 1), replicas=(OTHER,), isr=(OTHER,)),
+            replicated(BROKER, 2),
+        ):
+            world.change("t", state)
+            await world.settle()
+        world.log_dirs[0].doomed.clear()
+        world.replicas.on_all_told(())
+        await world.reopen(world.log_dirs[0])
+        await world.settle()
+        assert [name[-6:] for name in folders(world, 0)] == ["-stray"]
+        assert folders(world, 1) == ["t-0"]
+
+
+@in_virtual_time
 async def test_a_partition_that_two_directories_have_stops_the_broker() -> None:
     """One of the two was served, perhaps the one that somebody had copied long ago."""
     async with broker_world(dir_count=2) as world:
