@@ -73,6 +73,7 @@ from tidelog.broker.replica_fetchers import ReplicaFetchers
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.replication_throttle import ReplicationThrottles
 from tidelog.broker.request_tasks import RequestTasks
+from tidelog.broker.served_partition import PartitionPorts
 from tidelog.broker.server import Server, ServerLimits
 from tidelog.broker.shortcuts import Shortcuts
 from tidelog.broker.topic_creation import TopicCreation
@@ -521,12 +522,14 @@ class Broker:
             config=self.config,
             partitions=self.partitions,
             log_dirs=log_dirs,
-            request_memory=self._request_memory,
-            clock=self._ports.clock,
+            ports=PartitionPorts(
+                request_memory=self._request_memory,
+                clock=self._ports.clock,
+                propose_isr=self.proposals.propose,
+                refuse_if_leading=self.leadership.refuse_if_leading,
+            ),
             tasks=tasks,
             fetchers=fetchers,
-            propose_isr=self.proposals.propose,
-            refuse_if_leading=self.leadership.refuse_if_leading,
         )
 
     def _groups(

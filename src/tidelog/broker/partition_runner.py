@@ -14,14 +14,12 @@ from typing import NamedTuple
 
 from tidelog.base.errors import DamagedLog, ErrorCode, RequestRefused, StorageError
 from tidelog.base.ids import NO_OFFSET, Offset, TopicId, TopicPartition
-from tidelog.base.ports import Clock
 from tidelog.broker.append_queue import AppendQueue
 from tidelog.broker.flushing import Flusher
-from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partition_ports import LogDirectory
 from tidelog.broker.partition_retention import enforce_retention
 from tidelog.broker.partition_roles import PartitionRoles
-from tidelog.broker.served_partition import ProposeToController, RefuseIfLeading
+from tidelog.broker.served_partition import PartitionPorts
 from tidelog.broker.waiters import OffsetFutures, OffsetWaiters
 from tidelog.config.topic import TopicConfig
 from tidelog.core.partition.epochs import EpochHistory
@@ -55,10 +53,7 @@ class PartitionRunner(PartitionRoles):
         producers: ProducerStates,
         config: TopicConfig,
         log_directory: LogDirectory,
-        request_memory: MemoryBound,
-        clock: Clock,
-        propose_isr: ProposeToController,
-        refuse_if_leading: RefuseIfLeading,
+        ports: PartitionPorts,
     ) -> None:
         """Neither leads nor follows, until it is told to."""
         self.topic_partition = topic_partition
@@ -71,8 +66,8 @@ class PartitionRunner(PartitionRoles):
         self._is_in_sync = False
         self._next_role = None
         self._is_writing = False
-        self._propose_isr = propose_isr
-        self._refuse_if_leading = refuse_if_leading
+        self._propose_isr = ports.propose_isr
+        self._refuse_if_leading = ports.refuse_if_leading
         self._uncommitted_bytes = 0
         self.epochs = epochs
         self.producers = producers
@@ -82,10 +77,10 @@ class PartitionRunner(PartitionRoles):
         self.has_unwritten_epoch = False
         self.deduplicator = None
         self._use(config)
-        self._clock = clock
+        self._clock = ports.clock
         self._queue = AppendQueue(
-            memory=request_memory,
-            clock=clock,
+            memory=ports.request_memory,
+            clock=ports.clock,
             attempt=self._attempt_queued,
             start_roll=self._start_roll,
             on_rolled=self._on_rolled,

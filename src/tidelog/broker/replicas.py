@@ -38,13 +38,11 @@ from itertools import groupby
 
 from tidelog.base.errors import ErrorCode, StorageError
 from tidelog.base.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
-from tidelog.base.ports import Clock
 from tidelog.broker.adoption import in_two_places
 from tidelog.broker.large_requests import in_turns
 from tidelog.broker.log_dir_moves import LogDirMoves
 from tidelog.broker.log_dir_runner import LogDirRunner
 from tidelog.broker.log_placement import share_out, where_left
-from tidelog.broker.memory import MemoryBound
 from tidelog.broker.misfits import log_misfits
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.partitions import Partitions
@@ -55,7 +53,7 @@ from tidelog.broker.replica_logs import (
     WantedReplica,
     open_replicas,
 )
-from tidelog.broker.served_partition import ProposeToController, RefuseIfLeading, ServedPartition
+from tidelog.broker.served_partition import PartitionPorts, ServedPartition
 from tidelog.broker.strays import strays_in
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.topic import TopicConfig, resolve_fitting
@@ -122,23 +120,18 @@ class Replicas:
         config: BrokerConfig,
         partitions: Partitions,
         log_dirs: Sequence[LogDirRunner],
-        request_memory: MemoryBound,
-        clock: Clock,
+        ports: PartitionPorts,
         tasks: asyncio.TaskGroup,
         fetchers: ReplicaFetchers,
-        propose_isr: ProposeToController,
-        refuse_if_leading: RefuseIfLeading,
     ) -> None:
         self._broker_id = broker_id
         self._config = config
         self._partitions = partitions
         self._log_dirs = log_dirs
-        self._request_memory = request_memory
-        self._clock = clock
+        self._ports = ports
+        self._clock = ports.clock
         self._tasks = tasks
         self._fetchers = fetchers
-        self._propose_isr = propose_isr
-        self._refuse_if_leading = refuse_if_leading
         self._roles: dict[TopicPartition, Role] = {}
         self._session_number = 0
         self._recovered: set[TopicPartition] = set()
@@ -157,7 +150,7 @@ class Replicas:
             partitions=partitions,
             log_dirs=log_dirs,
             config=config.replication,
-            clock=clock,
+            clock=ports.clock,
             tasks=tasks,
             start=self._start,
             occupy=self._occupy,
@@ -672,10 +665,7 @@ class Replicas:
                 producers=opened.producers,
                 config=config,
                 log_directory=log_dir,
-                request_memory=self._request_memory,
-                clock=self._clock,
-                propose_isr=self._propose_isr,
-                refuse_if_leading=self._refuse_if_leading,
+                ports=self._ports,
             )
             log_dir.runners[wanted.topic_partition] = runner
             self._partitions.add(runner)

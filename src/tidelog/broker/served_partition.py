@@ -11,6 +11,7 @@ each reads better alone. A part uses the fields that are declared here, and the 
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import ParamSpec, TypeVar, assert_never
 
@@ -35,6 +36,7 @@ from tidelog.broker.deduplication import (
 )
 from tidelog.broker.flushing import Flusher
 from tidelog.broker.follower_runner import FollowerRunner
+from tidelog.broker.memory import MemoryBound
 from tidelog.broker.partition_ports import LogCopy, LogDirectory, Watcher, succeeded_in
 from tidelog.broker.waiters import OffsetFutures, OffsetWaiters
 from tidelog.config.topic import TopicConfig
@@ -54,6 +56,16 @@ T = TypeVar("T")
 
 ProposeToController = Callable[["ServedPartition", ProposeIsr], None]
 RefuseIfLeading = Callable[["ServedPartition", PartitionProduceResult, Settle], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPorts:
+    """What all partitions of a broker need from outside, and have in common."""
+
+    request_memory: MemoryBound
+    clock: Clock
+    propose_isr: ProposeToController
+    refuse_if_leading: RefuseIfLeading
 
 
 class ServedPartition:

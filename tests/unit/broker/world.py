@@ -26,7 +26,7 @@ from tidelog.broker.peers import Peer
 from tidelog.broker.replica_fetchers import ReplicaFetchers
 from tidelog.broker.replicas import Replicas, Role
 from tidelog.broker.replication_throttle import ReplicationThrottle
-from tidelog.broker.served_partition import ServedPartition
+from tidelog.broker.served_partition import PartitionPorts, ServedPartition
 from tidelog.broker.shortcuts import SHORTCUTS, Shortcuts
 from tidelog.broker.upkeep import Upkeep
 from tidelog.config.broker import BrokerConfig
@@ -169,12 +169,14 @@ class World:
             config=self.config,
             partitions=self.partitions,
             log_dirs=self.log_dirs,
-            request_memory=self.request_memory,
-            clock=self.clock,
+            ports=PartitionPorts(
+                request_memory=self.request_memory,
+                clock=self.clock,
+                propose_isr=lambda runner, proposal: self.proposed.append((runner, proposal)),
+                refuse_if_leading=lambda *doubt: self.doubted.append(doubt),
+            ),
             tasks=tasks,
             fetchers=self.fetchers,
-            propose_isr=lambda runner, proposal: self.proposed.append((runner, proposal)),
-            refuse_if_leading=lambda *doubt: self.doubted.append(doubt),
         )
         self.upkeep = Upkeep(
             config=self.config,
