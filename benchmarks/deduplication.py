@@ -11,6 +11,7 @@ id of its own in a header, so nothing is dropped and all of it is remembered.
 """
 
 import os
+import secrets
 import sys
 import time
 import uuid
@@ -24,6 +25,7 @@ from benchmarks.process_stats import cpu_seconds, resident_mib
 from benchmarks.raw import Exchanges, RawConnection, now_ms, produce_frame, time_in_turns
 from benchmarks.results import Metric, Target
 from benchmarks.subjects import TIDELOG, Subject
+from tidelog.broker.broker import HASH_KEY_BYTES
 from tidelog.records.batch import Codec
 from tidelog.records.id_table import new_table
 from tidelog.records.ids import ENTRY, fingerprint
@@ -144,7 +146,7 @@ def _measure_memory(bench: Bench) -> None:
     count = bench.count(ID_COUNT)
     for _ in range(bench.rounds):
         before_bytes = resident_mib(os.getpid()) * 2**20
-        table = new_table()
+        table = new_table(secrets.token_bytes(HASH_KEY_BYTES))
         for number in range(count):
             table.add(ENTRY.pack(fingerprint(uuid.uuid4().bytes), 0), number, 0, False)
         grown_bytes = resident_mib(os.getpid()) * 2**20 - before_bytes

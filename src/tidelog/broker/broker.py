@@ -525,6 +525,7 @@ class Broker:
             ports=PartitionPorts(
                 request_memory=self._request_memory,
                 clock=self._ports.clock,
+                hash_key=self._ports.hash_key,
                 propose_isr=self.proposals.propose,
                 refuse_if_leading=self.leadership.refuse_if_leading,
             ),

@@ -113,9 +113,13 @@ class DeduplicatedPartition(Protocol):
 class Deduplicator:
     """The ids of one partition. All methods are for the loop."""
 
-    def __init__(self, partition: DeduplicatedPartition, settings: DedupSettings) -> None:
+    def __init__(
+        self, partition: DeduplicatedPartition, settings: DedupSettings, hash_key: bytes
+    ) -> None:
+        """`hash_key`: see `BrokerPorts`."""
         self._partition = partition
         self._settings = settings
+        self._hash_key = hash_key
         self._reading: _Reading | None = None
         self._is_busy = False
         self._waiting: list[tuple[asyncio.Future[SentIds | None], SentIds | None]] = []
@@ -179,7 +183,7 @@ class Deduplicator:
                 caught_up.set_result(sent)
             return
         if self._reading is None or not self._reading.is_of(partition.log):
-            self._reading = _Reading(partition.log, self._settings)
+            self._reading = _Reading(partition.log, self._settings, self._hash_key)
         self._is_busy = True  # I2
         directory = partition.log_directory
         read = directory.executor.urgent(self._reading.go_on, partition.log.log_end_offset)
@@ -370,16 +374,18 @@ class Deduplicator:
 class _Reading:
     """An index, and how far it has been told of its log. On a thread, but for `is_of`."""
 
-    def __init__(self, log: Log, settings: DedupSettings) -> None:
+    def __init__(self, log: Log, settings: DedupSettings, hash_key: bytes) -> None:
         self._log = log
         self._truncation_count = log.truncation_count
         self._settings = settings
+        self._hash_key = hash_key
         self._is_started = False
         self.index = IdIndex(
             window_ms=settings.window_ms,
             ids_max=settings.ids_max,
             start_offset=Offset(-1),  # Where no log ends: it is not current.
             log_time_ms=-1,
+            hash_key=hash_key,
         )
         self._reader: DigestReader | None = None
 
@@ -405,6 +411,7 @@ class _Reading:
                 ids_max=settings.ids_max,
                 start_offset=start_offset,
                 log_time_ms=log_time_ms,
+                hash_key=self._hash_key,
             )
             self._is_started = True
         if self._reader is None or self._reader.offset != self.index.end_offset:

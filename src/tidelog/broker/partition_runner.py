@@ -75,6 +75,7 @@ class PartitionRunner(PartitionRoles):
         self.is_offline = False
         self.is_rearranged = False
         self.has_unwritten_epoch = False
+        self._hash_key = ports.hash_key
         self.deduplicator = None
         self._use(config)
         self._clock = ports.clock

@@ -64,6 +64,9 @@ class PartitionPorts:
 
     request_memory: MemoryBound
     clock: Clock
+    hash_key: bytes
+    """See `BrokerPorts`."""
+
     propose_isr: ProposeToController
     refuse_if_leading: RefuseIfLeading
 
@@ -78,6 +81,7 @@ class ServedPartition:
         "_flush_messages",
         "_flusher",
         "_follower_watchers",
+        "_hash_key",
         "_high_watermark",
         "_is_in_sync",
         "_is_log_append_time",
@@ -116,6 +120,7 @@ class ServedPartition:
     _flush_messages: int
     _flusher: Flusher
     _follower_watchers: dict[FetchTarget, Watcher]
+    _hash_key: bytes
     _high_watermark: Offset
     _is_in_sync: bool
     _is_log_append_time: bool
@@ -164,7 +169,7 @@ class ServedPartition:
         if settings is None:
             self.deduplicator = None
         elif self.deduplicator is None:
-            self.deduplicator = Deduplicator(self, settings)
+            self.deduplicator = Deduplicator(self, settings, self._hash_key)
             warn_of_short_retention(self.topic_partition, self.config)
         else:
             self.deduplicator.reconfigure(settings)

@@ -28,7 +28,7 @@ cdef extern from *:
 SOURCE_CHECKSUM = STATED_CHECKSUM
 
 include "_ids_records.pxi"
-include "_ids_table.pxi"
 include "_ids_siphash.pxi"
+include "_ids_table.pxi"
 include "_ids_keys.pxi"
 include "_ids_superseded.pxi"

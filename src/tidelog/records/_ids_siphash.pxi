@@ -1,7 +1,7 @@
 # -- hashes of keys: SipHash-2-4, 128 bits ------------------------------------------------------------
 #
-# Whoever chooses a key must not be able to choose its hash: two keys with the same one are taken for one. Nobody outside
-# knows the key of the hash.
+# Whoever chooses a key must not be able to choose its hash: two keys with the same one are taken for one, and those with
+# the same slot are searched one after the other. Nobody outside knows the key of the hash.
 
 
 cdef struct HashKey:

@@ -7,8 +7,11 @@ kept, or taken out. One id may be there several times.
 
 The compiled table (`_ids_table.pxi`) takes 32 bytes for an entry, in the order of numbers, and 8
 for a slot of an open-addressing table of which between a third and two thirds are used: 44 to 56
-bytes in all. The one here is for machines without a compiler, and to compare with; it takes about
-300.
+bytes in all. Clients choose ids, and with them fingerprints; where an entry is searched for comes
+from a hash of its fingerprint with a key that they do not know, so that nobody can have many of
+them searched one after the other. Nothing that a table answers depends on that key.
+
+The one here is for machines without a compiler, and to compare with; it takes about 300.
 """
 
 from collections import deque
@@ -76,9 +79,9 @@ class _Entry:
 
 
 class IdTableInPython:
-    """A table of dictionaries."""
+    """A table of dictionaries, whose hash has a secret key of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, _hash_key: bytes) -> None:
         self.first_number = 0
         self._entries: deque[_Entry] = deque()
         self._numbers: dict[bytes, tuple[int, ...]] = {}
@@ -153,7 +156,7 @@ class IdTableInPython:
         return max(known, key=lambda one: (not one[1].is_pending, one[0]), default=None)
 
 
-def repeated_in_python(entries: bytes) -> list[tuple[int, int]] | None:
+def repeated_in_python(entries: bytes, _hash_key: bytes) -> list[tuple[int, int]] | None:
     """Places of entries whose id stands before them in the same batch, and where."""
     places: dict[bytes, int] = {}
     found = []
@@ -164,17 +167,23 @@ def repeated_in_python(entries: bytes) -> list[tuple[int, int]] | None:
     return found or None
 
 
-def new_table() -> IdTable:
-    """An empty table, the compiled one if there is one."""
+def new_table(hash_key: bytes) -> IdTable:
+    """An empty table, the compiled one if there is one.
+
+    `hash_key`: 16 bytes that nobody outside knows.
+    """
     if compiled is None:
-        return IdTableInPython()
-    table: IdTable = compiled.IdTable()
+        return IdTableInPython(hash_key)
+    table: IdTable = compiled.IdTable(hash_key)
     return table
 
 
-def repeated(entries: bytes) -> list[tuple[int, int]] | None:
-    """Places of entries whose id stands before them in the same batch, and where."""
+def repeated(entries: bytes, hash_key: bytes) -> list[tuple[int, int]] | None:
+    """Places of entries whose id stands before them in the same batch, and where.
+
+    `hash_key`: as for `new_table`.
+    """
     if compiled is None:
-        return repeated_in_python(entries)
-    found: list[tuple[int, int]] | None = compiled.repeated(entries)
+        return repeated_in_python(entries, hash_key)
+    found: list[tuple[int, int]] | None = compiled.repeated(entries, hash_key)
     return found

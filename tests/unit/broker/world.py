@@ -14,6 +14,7 @@ from random import Random
 from uuid import uuid4
 
 from tests.support.batches import NOW_MS
+from tests.support.hash_keys import HASH_KEY
 from tests.unit.broker.far_end import FarEnd
 from tests.unit.broker.stepped_executor import SteppedExecutor
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
@@ -172,6 +173,7 @@ class World:
             ports=PartitionPorts(
                 request_memory=self.request_memory,
                 clock=self.clock,
+                hash_key=HASH_KEY,
                 propose_isr=lambda runner, proposal: self.proposed.append((runner, proposal)),
                 refuse_if_leading=lambda *doubt: self.doubted.append(doubt),
             ),

@@ -1,5 +1,7 @@
 """D5: what a table of ids remembers, compiled or not."""
 
+import struct
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.support.hash_keys import HASH_KEY
 from tests.unit.broker.compiled import only_compiled
 from tidelog.records.compiled import compiled
 from tidelog.records.id_table import IdTable, IdTableInPython, repeated, repeated_in_python
@@ -22,10 +25,10 @@ def entries(*ids: int) -> bytes:
 @pytest.fixture(params=["python", pytest.param("compiled", marks=only_compiled)])
 def table(request: pytest.FixtureRequest) -> Iterator[IdTable]:
     if request.param == "python":
-        yield IdTableInPython()
+        yield IdTableInPython(HASH_KEY)
     else:
         assert compiled is not None
-        yield compiled.IdTable()
+        yield compiled.IdTable(HASH_KEY)
 
 
 def test_what_was_added_is_found_with_its_offset(table: IdTable) -> None:
@@ -78,15 +81,15 @@ def test_settling_what_was_forgotten_changes_nothing(table: IdTable) -> None:
 @pytest.mark.parametrize("find", [repeated, repeated_in_python])
 def test_repetition_within_a_batch_names_the_first(find: object) -> None:
     assert callable(find)
-    assert find(entries(1, 2, 3)) is None
-    assert find(entries(1, 2, 1, 1, 2)) == [(2, 0), (3, 0), (4, 1)]
-    assert find(b"") is None
+    assert find(entries(1, 2, 3), HASH_KEY) is None
+    assert find(entries(1, 2, 1, 1, 2), HASH_KEY) == [(2, 0), (3, 0), (4, 1)]
+    assert find(b"", HASH_KEY) is None
 
 
 @only_compiled
 def test_bytes_per_id_are_what_is_documented() -> None:
     assert compiled is not None
-    table: IdTable = compiled.IdTable()
+    table: IdTable = compiled.IdTable(HASH_KEY)
     for number in range(100_000):
         table.add(entries(number), number, 0, False)
         if number and number % 20_000 == 0:
@@ -97,14 +100,62 @@ def test_bytes_per_id_are_what_is_documented() -> None:
     assert table.size_bytes < 40_000
 
 
+def aimed_entries(count: int) -> bytes:
+    """With fingerprints of which the low half is the same: for any there are ids, soon found."""
+    return b"".join(ENTRY.pack(struct.pack("<QQ", 7, number), 0) for number in range(count))
+
+
+@only_compiled
+def test_ids_that_were_made_for_it_do_not_fall_into_the_same_slots() -> None:
+    """Also after the table has grown, and shrunk."""
+    assert compiled is not None
+    table = compiled.IdTable(HASH_KEY)
+    aimed = aimed_entries(20_000)
+    for number in range(20_000):
+        table.add(aimed[number * ENTRY.size : (number + 1) * ENTRY.size], number, 0, False)
+    assert 1 < table.longest_search < 200
+    assert len(table.find(aimed, LONG_AGO, 0)) == 20_000
+    while len(table) > 1_000:
+        table.forget(LONG_AGO, len(table) // 2)
+    assert 1 < table.longest_search < 200
+    assert len(table.find(aimed, LONG_AGO, 0)) == len(table)
+
+
+@only_compiled
+def test_slots_of_ids_depend_on_the_key_alone() -> None:
+    """Who knows the key can aim; the next broker has another."""
+    assert compiled is not None
+    prints = [struct.pack("<QQ", 7, number) for number in range(2**16)]
+    aimed = [one for one in prints if compiled.siphash(HASH_KEY, one)[0] == 0]
+    longest = []
+    for key in (HASH_KEY, bytes(16)):
+        table = compiled.IdTable(key)
+        table.add(b"".join(ENTRY.pack(one, 0) for one in aimed), 0, 0, False)
+        longest.append(table.longest_search)
+    assert longest[0] > 10 * longest[1]
+
+
+@only_compiled
+def test_repetition_among_ids_that_were_made_for_it_is_found_as_quickly() -> None:
+    """A hundredfold is allowed for; it was several hundredfold, and grew with the batch."""
+
+    def took_s(batch: bytes) -> float:
+        started_s = time.thread_time()
+        assert repeated(batch, HASH_KEY) is None
+        return time.thread_time() - started_s
+
+    spread, aimed = entries(*range(50_000)), aimed_entries(50_000)
+    assert min(took_s(aimed) for _ in range(3)) < 100 * min(took_s(spread) for _ in range(3))
+
+
 class Twins(RuleBasedStateMachine):
     """The two tables are told and asked the same."""
 
     @initialize()
     def start(self) -> None:
         assert compiled is not None
-        self.python = IdTableInPython()
-        self.compiled: IdTable = compiled.IdTable()
+        self.python = IdTableInPython(HASH_KEY)
+        self.compiled: IdTable = compiled.IdTable(HASH_KEY)
         self.time_ms = 0
         self.offset = 0
         self.pending: list[tuple[int, int]] = []

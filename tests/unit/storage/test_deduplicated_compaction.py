@@ -10,6 +10,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.hash_keys import HASH_KEY
 from tests.unit.storage.compacted_folder import compact
 from tests.unit.storage.log_folder import NOW_MS, LogFolder, append_batch
 from tidelog.base.ids import Offset
@@ -74,7 +75,11 @@ def index_of(log: Log) -> IdIndex:
     """As a leader makes it that has just got the log."""
     start_offset, log_time_ms = first_needed(log, remembered_ms=REMEMBERED_MS)
     index = IdIndex(
-        window_ms=WINDOW_MS, ids_max=1_000, start_offset=start_offset, log_time_ms=log_time_ms
+        window_ms=WINDOW_MS,
+        ids_max=1_000,
+        start_offset=start_offset,
+        log_time_ms=log_time_ms,
+        hash_key=HASH_KEY,
     )
     reader = DigestReader(log, SOURCE, start_offset)
     while reader.offset < log.log_end_offset:

@@ -67,6 +67,7 @@ class IdIndex:
 
     __slots__ = (
         "_forgotten_early",
+        "_hash_key",
         "_ids_max",
         "_pending",
         "_remembered_ms",
@@ -77,15 +78,25 @@ class IdIndex:
     )
 
     def __init__(
-        self, *, window_ms: int, ids_max: int, start_offset: Offset, log_time_ms: int
+        self,
+        *,
+        window_ms: int,
+        ids_max: int,
+        start_offset: Offset,
+        log_time_ms: int,
+        hash_key: bytes,
     ) -> None:
-        """As of `start_offset`: what is before is told by `log_time_ms`, and forgotten."""
+        """As of `start_offset`: what is before is told by `log_time_ms`, and forgotten.
+
+        `hash_key` is for `new_table`.
+        """
         assert window_ms > 0
         assert ids_max > 0
         self._window_ms = window_ms
         self._remembered_ms = remembered_ms(window_ms)
         self._ids_max = ids_max
-        self._table = new_table()
+        self._hash_key = hash_key
+        self._table = new_table(hash_key)
         # Of each producer with an open transaction, the entries it added: (first number, count),
         # ascending.
         self._pending: dict[int, list[tuple[int, int]]] = {}
@@ -121,7 +132,7 @@ class IdIndex:
         if not entries:
             return None  # G2
         known = self._table.find(entries, timestamp_ms - self._window_ms, log_start_offset)
-        within = repeated(entries)
+        within = repeated(entries, self._hash_key)
         if known is None and within is None:
             return None
         first_offsets: dict[int, Offset | None] = {}

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from tests.support.hash_keys import HASH_KEY
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_PRODUCER_ID, Offset
 from tidelog.config.topic import remembered_ms
@@ -24,7 +25,13 @@ def entries(*ids: int | None) -> bytes:
 
 
 def index(*, window_ms: int = WINDOW_MS, ids_max: int = IDS_MAX) -> IdIndex:
-    return IdIndex(window_ms=window_ms, ids_max=ids_max, start_offset=Offset(0), log_time_ms=-1)
+    return IdIndex(
+        window_ms=window_ms,
+        ids_max=ids_max,
+        start_offset=Offset(0),
+        log_time_ms=-1,
+        hash_key=HASH_KEY,
+    )
 
 
 def batch(
