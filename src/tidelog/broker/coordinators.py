@@ -9,7 +9,9 @@ A client may hear of a new coordinator before that has opened the partition and 
 all when its own FindCoordinator has had the topic made. NOT_COORDINATOR would send it to look
 again, and cost it half a second; so a broker that the image says leads the partition, or whose
 shard is loading, keeps the request for up to TAKING_OFFICE_MAX_S, and decides it as if it had come
-later.
+later. But only in the epoch that it was kept for: a broker that was paused finds old requests in
+its sockets and an old image in its memory, and when it leads again, others have answered the same
+client meanwhile. An EndTxn of then would end the transaction of now.
 """
 
 import asyncio
@@ -91,7 +93,34 @@ class Coordinators(Generic[S]):
         coming = self.coming(key)
         if coming is None:
             return self.of(key).ask(decide, may_write=may_write)
-        return after(coming, lambda: self.of(key).ask(decide, may_write=may_write))
+        return self.later(key, coming, lambda: self.of(key).ask(decide, may_write=may_write))
+
+    def later(
+        self,
+        key: str,
+        coming: "asyncio.Future[None]",
+        ask: Callable[[], "asyncio.Future[object]"],
+    ) -> "asyncio.Future[object]":
+        """What `ask` leads to once `coming` is done, if the shard is of the epoch it is now."""
+        number = self.partition_of(key)
+        awaited = self._epoch(number)
+
+        def ask_in_time() -> "asyncio.Future[object]":
+            if self._epoch(number) != awaited:
+                raise RequestRefused(ErrorCode.NOT_COORDINATOR)
+            return ask()
+
+        return after(coming, ask_in_time)
+
+    def _epoch(self, number: int) -> int | None:
+        """In which the partition is led here, or will be; None if it is gone."""
+        runner = self._runners.get(number)
+        if runner is not None:
+            return runner.leader_epoch
+        topic = self._partitions.image.topics.get(self.topic)
+        if topic is None or number >= len(topic.partitions):
+            return None
+        return topic.partitions[number].leader_epoch
 
     def coming(self, key: str) -> "asyncio.Future[None] | None":
         """What to wait for before asking about `key`; None if that can be answered, or refused.

@@ -188,6 +188,10 @@ class ShardRunner(Generic[S]):
         self._load()
 
     @property
+    def leader_epoch(self) -> int:
+        return self._leader.leader_epoch
+
+    @property
     def is_active(self) -> bool:
         return self._phase is _Phase.ACTIVE
 

@@ -94,6 +94,19 @@ async def test_who_waits_for_a_broker_that_will_not_lead_looks_for_another(loses
 
 
 @in_virtual_time
+async def test_who_was_kept_for_one_epoch_is_not_answered_in_a_later_one() -> None:
+    """D3: others have led meanwhile, and may have answered the same client."""
+    async with coordinated_world() as one:
+        one.world.replicas.drop_roles()
+        asked = one.send("a", 1)
+        await one.world.settle()
+        assert not asked.done()
+        elected_again(one, 3)
+        await one.world.settle()
+        assert refusal(asked) is ErrorCode.NOT_COORDINATOR
+
+
+@in_virtual_time
 async def test_who_asks_a_broker_that_does_not_lead_is_told_so_at_once() -> None:
     async with coordinated_world(alone=False) as one:
         overtaken(one)

@@ -20,7 +20,7 @@ from tidelog.base.ids import (
     TopicPartition,
 )
 from tidelog.base.ports import Clock
-from tidelog.broker.coordinators import after, settle
+from tidelog.broker.coordinators import settle
 from tidelog.broker.group_shards import GroupCoordinator
 from tidelog.broker.handlers.coordinated import Begun, Outcome
 from tidelog.broker.handlers.offset_commit import KnownPartition, partition_commits
@@ -87,7 +87,9 @@ class TxnOffsetCommitApi:
         try:
             coming = self.groups.shards.coming(request.group_id)
             if coming is not None:
-                return after(coming, lambda: self._commit_now(request, known, version))
+                return self.groups.shards.later(
+                    request.group_id, coming, lambda: self._commit_now(request, known, version)
+                )
             return self._commit_now(request, known, version)
         except RequestRefused as refusal:
             return self.groups.refuse(refusal.code)
