@@ -34,6 +34,21 @@ def folders(world: World, number: int = 0) -> list[str]:
     return [name for name in names if name.startswith("t-")]
 
 
+async def made_anew_elsewhere(world: World) -> None:
+    """A partition is others', and this broker's again, while its directory is gone."""
+    world.decide(registered(OTHER, 20))
+    world.create("t", state=replicated(BROKER, 0))
+    await world.settle()
+    world.produce("t", plain_batch(3))
+    world.log_dirs[0].on_failure(StorageError("test"))
+    for state in (
+        replace(replicated(OTHER, 1), replicas=(OTHER,), isr=(OTHER,)),
+        replicated(BROKER, 2),
+    ):
+        world.change("t", state)
+        await world.settle()
+
+
 def code_of(world: World, name: str) -> ErrorCode | None:
     try:
         world.partitions.led(name, 0)
@@ -316,17 +331,7 @@ async def test_a_partition_that_comes_back_is_opened_where_its_folder_was_left()
 async def test_a_partition_made_anew_while_its_directory_was_gone_is_there_once() -> None:
     """It was others' and is this broker's again: what was to be deleted is deleted."""
     async with broker_world(dir_count=2) as world:
-        world.decide(registered(OTHER, 20))
-        world.create("t", state=replicated(BROKER, 0))
-        await world.settle()
-        world.produce("t", plain_batch(3))
-        world.log_dirs[0].on_failure(StorageError("test"))
-        for state in (
-            replace(replicated(OTHER, 1), replicas=(OTHER,), isr=(OTHER,)),
-            replicated(BROKER, 2),
-        ):
-            world.change("t", state)
-            await world.settle()
+        await made_anew_elsewhere(world)
         assert topic_partition("t") in world.log_dirs[1].runners
         await world.reopen(world.log_dirs[0])
         await world.settle()
@@ -338,17 +343,7 @@ async def test_a_partition_made_anew_while_its_directory_was_gone_is_there_once(
 async def test_a_folder_of_what_is_served_elsewhere_is_set_aside() -> None:
     """As the test before, but the broker was restarted meanwhile: nobody knows what was to go."""
     async with broker_world(dir_count=2) as world:
-        world.decide(registered(OTHER, 20))
-        world.create("t", state=replicated(BROKER, 0))
-        await world.settle()
-        world.produce("t", plain_batch(3))
-        world.log_dirs[0].on_failure(StorageError("test"))
-        for state in (
-            replace(replicated(OTHER, 1), replicas=(OTHER,), isr=(OTHER,)),
-            replicated(BROKER, 2),
-        ):
-            world.change("t", state)
-            await world.settle()
+        await made_anew_elsewhere(world)
         world.log_dirs[0].doomed.clear()
         world.replicas.on_all_told(())
         await world.reopen(world.log_dirs[0])
