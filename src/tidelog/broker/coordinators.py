@@ -102,15 +102,25 @@ class Coordinators(Generic[S]):
         ask: Callable[[], "asyncio.Future[object]"],
     ) -> "asyncio.Future[object]":
         """What `ask` leads to once `coming` is done, if the shard is of the epoch it is now."""
+        return after(coming, self.in_epoch_of_now(key, ask))
+
+    def in_epoch_of_now(
+        self, key: str, ask: Callable[[], "asyncio.Future[object]"]
+    ) -> Callable[[], "asyncio.Future[object]"]:
+        """`ask`, to be called later, which then raises RequestRefused if the epoch is another.
+
+        Whoever waited through a change of leaders may have asked others meanwhile: what was meant
+        for what one coordinator knew must not be decided upon what the next one knows.
+        """
         number = self.partition_of(key)
-        awaited = self._epoch(number)
+        epoch = self._epoch(number)
 
         def ask_in_time() -> "asyncio.Future[object]":
-            if self._epoch(number) != awaited:
+            if self._epoch(number) != epoch:
                 raise RequestRefused(ErrorCode.NOT_COORDINATOR)
             return ask()
 
-        return after(coming, ask_in_time)
+        return ask_in_time
 
     def _epoch(self, number: int) -> int | None:
         """In which the partition is led here, or will be; None if it is gone."""

@@ -129,20 +129,21 @@ class TransactionCoordinator:
 
     def ask_with_id(self, transactional_id: str, decide: Decide) -> "asyncio.Future[object]":
         """The same; if it takes a producer id and there is none, as soon as there is."""
-        coming = self._coming(transactional_id)
+        try:
+            _require_id(transactional_id)
+            coming = self.shards.coming(transactional_id)
+            ask = self.shards.in_epoch_of_now(
+                transactional_id, lambda: self.ask(transactional_id, decide)
+            )
+        except RequestRefused as refused:
+            return self.refuse(refused)
         if coming is None:
-            answer = self.ask(transactional_id, decide)
+            answer = ask()
             if not answer.done() or not isinstance(answer.exception(), NoProducerId):
                 return answer
         later: asyncio.Future[object] = self._loop.create_future()
-        self._tasks.create_task(self._ask_later(later, transactional_id, decide, coming))
+        self._tasks.create_task(self._ask_later(later, ask, coming))
         return later
-
-    def _coming(self, transactional_id: str) -> "asyncio.Future[None] | None":
-        try:
-            return self.shards.coming(transactional_id)
-        except RequestRefused:
-            return None  # Whoever asks is told the same.
 
     def ask_all(self, decide: Decide) -> "list[asyncio.Future[object]]":
         """What each shard of this broker replies."""
@@ -173,15 +174,13 @@ class TransactionCoordinator:
     async def _ask_later(
         self,
         answer: "asyncio.Future[object]",
-        transactional_id: str,
-        decide: Decide,
+        ask: "Callable[[], asyncio.Future[object]]",
         coming: "asyncio.Future[None] | None",
     ) -> None:
         try:
             if coming is not None:
                 await asyncio.wait([coming])  # Ended by the shard, or by time.
-            await self.producer_ids.available()
-            result = await self.ask(transactional_id, decide)
+            result = await self._asked_with_id(ask)
         except RequestRefused as refusal:
             if not answer.done():
                 answer.set_exception(refusal)
@@ -189,6 +188,13 @@ class TransactionCoordinator:
         else:
             if not answer.done():
                 answer.set_result(result)
+
+    async def _asked_with_id(self, ask: "Callable[[], asyncio.Future[object]]") -> object:
+        while True:
+            try:
+                return await ask()
+            except NoProducerId:
+                await self.producer_ids.available()
 
 
 def _require_id(transactional_id: str) -> None:

@@ -19,6 +19,7 @@ from tests.unit.broker.handlers.samples import context
 from tests.unit.broker.served import Client
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.stepped_executor import URGENT
+from tests.unit.broker.world import led_by_us
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.broker.handlers.add_partitions_to_txn import AddPartitionsToTxnApi
 from tidelog.broker.handlers.describe_transactions import DescribeTransactionsHandler
@@ -66,12 +67,7 @@ class Asking:
         timeout_ms: int = TIMEOUT_MS,
         version: int = 5,
     ) -> tuple[int, int, int]:
-        values = {
-            "transactional_id": transactional_id,
-            "transaction_timeout": milliseconds(timeout_ms),
-            "producer_id": producer[0],
-            "producer_epoch": producer[1],
-        }
+        values = initializing(transactional_id, producer=producer, timeout_ms=timeout_ms)
         answer = await self.ask(ApiKey.INIT_PRODUCER_ID, version, values)
         return int(answer.error_code), answer.producer_id, answer.producer_epoch
 
@@ -102,16 +98,36 @@ class Asking:
         transactional_id: str = ID,
         version: int = 5,
     ) -> tuple[int, ...]:
-        values = {
-            "transactional_id": transactional_id,
-            "producer_id": producer[0],
-            "producer_epoch": producer[1],
-            "committed": is_commit,
-        }
+        values = ending(producer, is_commit=is_commit, transactional_id=transactional_id)
         answer = await self.ask(ApiKey.END_TXN, version, values)
         if version < 5:
             return (int(answer.error_code),)
         return int(answer.error_code), answer.producer_id, answer.producer_epoch
+
+
+def initializing(
+    transactional_id: str = ID,
+    *,
+    producer: tuple[int, int] = (-1, -1),
+    timeout_ms: int = TIMEOUT_MS,
+) -> Values:
+    return {
+        "transactional_id": transactional_id,
+        "transaction_timeout": milliseconds(timeout_ms),
+        "producer_id": producer[0],
+        "producer_epoch": producer[1],
+    }
+
+
+def ending(
+    producer: tuple[int, int], *, is_commit: bool = True, transactional_id: str = ID
+) -> Values:
+    return {
+        "transactional_id": transactional_id,
+        "producer_id": producer[0],
+        "producer_epoch": producer[1],
+        "committed": is_commit,
+    }
 
 
 def _codes(topics: Any) -> dict[tuple[str, int], int]:
@@ -419,3 +435,30 @@ async def test_everybody_waits_for_producer_ids() -> None:
         await asyncio.sleep(5)
         code, _id, _epoch = await asked.init()
         assert code == 0
+
+
+@pytest.mark.parametrize("asked_for", ["the end", "an epoch"])
+@in_virtual_time
+async def test_what_waited_through_a_change_of_leaders_is_not_decided_upon(asked_for: str) -> None:
+    """Others led meanwhile, and the same producer may be in its next transaction (T1).
+
+    The coordinator was stopped with a request in its socket; it reads it when it goes on, and
+    leads again before it knows of the epochs between.
+    """
+    async with asking() as asked:
+        _code, producer_id, _epoch = await asked.init()
+        await asked.add((producer_id, 0), {"t": (0,)})
+        world = asked.controlled.served.world
+        world.replicas.drop_roles()
+        if asked_for == "the end":
+            asked.client.send(ApiKey.END_TXN, 4, ending((producer_id, 0)))
+        else:
+            asked.client.send(ApiKey.INIT_PRODUCER_ID, 5, initializing())
+        await asked.controlled.settle()
+        assert asked.client.take() == []
+        world.change("__transaction_state", led_by_us(2), partition_of(ID, 2))
+        await asked.controlled.settle()
+        (late,) = asked.client.take()
+        assert late.error_code == ErrorCode.NOT_COORDINATOR
+        assert await _described(asked) == ("Ongoing", {("t", 0)})
+        assert markers(asked) == []
