@@ -15,6 +15,7 @@ client meanwhile. An EndTxn of then would end the transaction of now.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Generic
@@ -23,6 +24,7 @@ from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import BrokerId, Offset, TopicPartition
 from tidelog.base.ports import Clock
 from tidelog.broker.append_terms import Marker
+from tidelog.broker.partition_ports import LogDirectory
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.shard_runner import S, ShardKind, ShardRunner
@@ -31,7 +33,8 @@ from tidelog.records.control import ControlType
 
 TAKING_OFFICE_MAX_S = 2.0
 LOADS_MAX = 4
-"""Shards that are loaded at a time: each has a table of what need not be replayed, up to 100 MB."""
+"""Shards of a log dir that are loaded at a time: each has a table of what need not be replayed, up
+to 100 MB. A disk that hangs keeps its own waiting, not those of other disks."""
 
 
 class Coordinators(Generic[S]):
@@ -58,7 +61,9 @@ class Coordinators(Generic[S]):
         self._partitions = partitions
         self._clock = clock
         self._hash_key = hash_key
-        self._loads = asyncio.Semaphore(LOADS_MAX)
+        self._loads: defaultdict[LogDirectory, asyncio.Semaphore] = defaultdict(
+            partial(asyncio.Semaphore, LOADS_MAX)
+        )
         self._loop = loop
         self._tasks = tasks
         self._reply_timeout_ms = reply_timeout_ms
@@ -185,7 +190,7 @@ class Coordinators(Generic[S]):
                 partition,
                 clock=self._clock,
                 hash_key=self._hash_key,
-                loads=self._loads,
+                loads=self._loads[partition.log_directory],
                 loop=self._loop,
                 tasks=self._tasks,
                 reply_timeout_ms=self._reply_timeout_ms,

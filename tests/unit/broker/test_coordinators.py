@@ -159,5 +159,25 @@ async def test_a_shard_that_loses_its_lead_while_it_waits_to_be_loaded_holds_nob
         assert len(list(one.coordinators)) == LOADS_MAX + 1
 
 
+@in_virtual_time
+async def test_disk_that_hangs_does_not_keep_the_shards_of_another_from_loading() -> None:
+    async with broker_world(dir_count=2) as world:
+        one = Coordinated(world, 2**20)
+        world.create("t", partitions=2 * LOADS_MAX)
+        await world.settle()
+        for runner in one.coordinators:
+            _set(runner, 1)
+        world.executors[0].hold(URGENT)
+        for partition in range(2 * LOADS_MAX):
+            world.change("t", replicated(BROKER, 1, isr=(BROKER,)), partition)
+        await world.settle()
+        assert world.executors[0].waiting(URGENT) == LOADS_MAX
+        assert sorted(runner.is_active for runner in one.coordinators) == (
+            [False] * LOADS_MAX + [True] * LOADS_MAX
+        )
+        world.executors[0].release(URGENT)
+        await world.settle()
+
+
 def _set(runner: ShardRunner[Numbers], number: int) -> None:
     runner.ask(lambda shard, token, now: shard.on_set("a", number, token, now))
