@@ -1,13 +1,15 @@
-"""P3: how long groups wait for a new coordinator that has to read their commits first.
+"""P3, D3: how long groups and producers wait for a new coordinator that has to read first.
 
-Three brokers, three replicas, one partition of `__consumer_offsets`. A thousand offsets (20 groups,
-50 partitions) are committed again and again, ten in a request, until the log has as many commits as
-the row says; it is one segment, which nobody compacts. Then the coordinator is killed with -9.
+Three brokers, three replicas, one partition of `__consumer_offsets` and of `__transaction_state`.
+A thousand offsets (20 groups, 50 partitions) are committed again and again, ten in a request, and
+200 transactional ids get epoch after epoch, until the log has as many records as the row says; it
+is one segment, which nobody compacts. Then the coordinator is killed with -9.
 
     load            from when another broker says that the partition has a new leader until that
-                    one answers OffsetFetch with the offset that was committed last; finding out
-                    that a broker is dead is not part of it (see failover)
-    commit          the same until the first commit is answered
+                    one answers with what was stored last (OffsetFetch) or lists it
+                    (ListTransactions); finding out that a broker is dead is not part of it
+                    (see failover)
+    commit, epoch   the same until the first commit or InitProducerId is answered
     beside it       p99 of one record at a time, acks=1, to a partition that the new coordinator
                     leads, of those that were under way during the load
 
@@ -17,11 +19,16 @@ The dead one is started again and catches up before the next kill.
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
-from confluent_kafka import Consumer, TopicPartition
+from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest
+from kio.schema.init_producer_id.v4.request import InitProducerIdRequest
+from kio.schema.init_producer_id.v4.response import InitProducerIdResponse
+from kio.schema.list_transactions.v0.request import ListTransactionsRequest
+from kio.schema.list_transactions.v0.response import ListTransactionsResponse
 from kio.schema.metadata.v9.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v9.response import MetadataResponse
 from kio.schema.offset_commit.v8.request import (
@@ -32,10 +39,10 @@ from kio.schema.offset_commit.v8.request import (
 from kio.schema.offset_commit.v8.response import OffsetCommitResponse
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequest, OffsetFetchRequestTopic
 from kio.schema.offset_fetch.v7.response import OffsetFetchResponse
-from kio.schema.types import GroupId, TopicName
-from kio.static.primitive import i32, i64
+from kio.schema.types import GroupId, ProducerId, TopicName, TransactionalId
+from kio.static.primitive import i8, i16, i32, i32Timedelta, i64
 
-from benchmarks.clients import in_turn
+from benchmarks.clients import CLIENT_TIMEOUT_S, in_turn
 from benchmarks.harness import Bench, run_script
 from benchmarks.raw import RawConnection, batch_of, now_ms, produce_frame, request_frame
 from benchmarks.results import Metric, Target
@@ -44,19 +51,23 @@ from tests.support.message_client import MessageClient
 from tests.support.three_brokers import BROKER_IDS
 from tidelog.base.errors import ErrorCode
 
-QUESTION = "How long does a group wait for its new coordinator to load? (P3)"
+QUESTION = "How long do groups and producers wait for a new coordinator to load? (P3, D3)"
 OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
 TOPIC = "committed"
 GROUP_COUNT = 20
 PARTITION_COUNT = 50
 PARTITIONS_PER_COMMIT = 10
 COMMITS = (300_000, 1_000_000)
+ID_COUNT = 200
+EPOCHS = (100_000,)
+TRANSACTION_TIMEOUT = i32Timedelta.parse(timedelta(minutes=1))
 FILLING_CONNECTIONS = 4
 POLL_S = 0.002
 PRODUCE_ACKS = 1
-AS_FAST = Target(requirement="P3", of=TIDELOG, against=KAFKA, at_most=1.0)
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
     "auto.leader.rebalance.enable": "false",
 }
 NOT_YET = {
@@ -67,9 +78,29 @@ NOT_YET = {
 
 
 @dataclass(frozen=True, slots=True)
+class Office:
+    """What a coordinator is for, and how it is asked."""
+
+    requirement: str
+    topic: str
+    key: str
+    key_type: int
+    of_what: str
+    write_name: str
+    counts: tuple[int, ...]
+    frames: Callable[[], list[bytes]]
+    """What fills the log, each of them `records_per_frame`."""
+    records_per_frame: int
+    write: Callable[[MessageClient, int], int | ErrorCode]
+    """Store something new in this round: what `look` finds then, or why it cannot be."""
+    look: Callable[[MessageClient], int | None]
+    """What was stored last; None if nobody can say yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class Takeover:
-    fetched_s: float
-    committed_s: float
+    loaded_s: float
+    written_s: float
     beside_p99_ms: float
 
 
@@ -85,47 +116,52 @@ def measure(bench: Bench) -> None:
             clusters[name].create(_beside(leader), replicas)
             clusters[name].wait_whole(_beside(leader))
         clusters[name].wait_whole(TOPIC)
-        _make_coordinator(clusters[name])
+    for office in (GROUPS, TRANSACTIONS):
+        for cluster in clusters.values():
+            _make_coordinator(cluster, office)
+        _measure(bench, clusters, office)
+
+
+def _measure(bench: Bench, clusters: dict[str, Cluster], office: Office) -> None:
+    as_fast = Target(requirement=office.requirement, of=TIDELOG, against=KAFKA, at_most=1.0)
     written = dict.fromkeys(clusters, 0)
-    for count in COMMITS:
+    for count in office.counts:
         total = bench.count(count)
-        loaded = bench.metric(Metric(f"{total:,} commits: load", "s", (AS_FAST,)))
-        committed = bench.metric(Metric(f"{total:,} commits: commit", "s", (AS_FAST,)))
-        beside = bench.metric(Metric(f"{total:,} commits: beside it, p99", "ms", (AS_FAST,)))
+        title = f"{total:,} {office.of_what}"
+        loaded = bench.metric(Metric(f"{title}: load", "s", (as_fast,)))
+        stored = bench.metric(Metric(f"{title}: {office.write_name}", "s", (as_fast,)))
+        beside = bench.metric(Metric(f"{title}: beside it, p99", "ms", (as_fast,)))
         for name, cluster in clusters.items():
-            bench.say(f"{name}: committing until there are {total:,}")
-            _fill(cluster, total - written[name])
+            bench.say(f"{name}: writing until there are {title}")
+            _fill(cluster, office, total - written[name])
             written[name] = total
-        for turn in bench.turns(f"{total:,} commits", list(clusters)):
-            found = _take_over(clusters[turn.name], turn.round_index)
-            turn.record(loaded, found.fetched_s)
-            turn.record(committed, found.committed_s)
+        for turn in bench.turns(title, list(clusters)):
+            found = _take_over(clusters[turn.name], office, turn.round_index)
+            turn.record(loaded, found.loaded_s)
+            turn.record(stored, found.written_s)
             turn.record(beside, found.beside_p99_ms)
 
 
-def _make_coordinator(cluster: Cluster) -> None:
-    """The first commit has the topic made."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "first"})
-    try:
-        consumer.commit(offsets=[TopicPartition(TOPIC, 0, 0)], asynchronous=False)
-    finally:
-        consumer.close()
-    cluster.wait_whole(OFFSETS_TOPIC)
+def _make_coordinator(cluster: Cluster, office: Office) -> None:
+    """Who looks for it has the topic made."""
+    request = FindCoordinatorRequest(key=office.key, key_type=i8(office.key_type))
+    until_s = time.monotonic() + CLIENT_TIMEOUT_S
+    with _client(cluster, BROKER_IDS[0]) as client:
+        while client.ask(request).error_code:  # type: ignore[attr-defined]
+            assert time.monotonic() < until_s, f"nobody coordinates {office.key}"
+            time.sleep(POLL_S)
+    cluster.wait_whole(office.topic)
+    with _client(cluster, cluster.partition(office.topic).leader) as client:
+        while isinstance(code := office.write(client, 0), ErrorCode):
+            assert code in NOT_YET, code
+            time.sleep(POLL_S)
 
 
-def _fill(cluster: Cluster, commit_count: int) -> None:
-    """`commit_count` offsets, of all groups and partitions in turn."""
-    frames = [
-        request_frame(
-            _commit_request(group, range(first, first + PARTITIONS_PER_COMMIT), 1),
-            api_key=8,
-            api_version=8,
-        )
-        for first in range(0, PARTITION_COUNT, PARTITIONS_PER_COMMIT)
-        for group in map(_group, range(GROUP_COUNT))
-    ]
-    bootstrap = cluster.leader(OFFSETS_TOPIC).bootstrap
-    each = commit_count // PARTITIONS_PER_COMMIT // FILLING_CONNECTIONS
+def _fill(cluster: Cluster, office: Office, record_count: int) -> None:
+    """`record_count` records, of all keys in turn."""
+    frames = office.frames()
+    bootstrap = cluster.leader(office.topic).bootstrap
+    each = record_count // office.records_per_frame // FILLING_CONNECTIONS
 
     def work(part: int) -> None:
         with RawConnection(bootstrap) as connection:
@@ -139,14 +175,13 @@ def _fill(cluster: Cluster, commit_count: int) -> None:
         thread.join()
 
 
-def _take_over(cluster: Cluster, round_index: int) -> Takeover:
-    victim = cluster.partition(OFFSETS_TOPIC).leader
-    mark = 1_000 + round_index
+def _take_over(cluster: Cluster, office: Office, round_index: int) -> Takeover:
+    victim = cluster.partition(office.topic).leader
     with _client(cluster, victim) as client:
-        code = _commit(client, _group(0), mark)
-        assert code is ErrorCode.NONE, code
+        mark = office.write(client, round_index)
+        assert not isinstance(mark, ErrorCode), mark
     # Replicas are tried in their order, by both systems.
-    replicas = cluster.partition(OFFSETS_TOPIC).replicas
+    replicas = cluster.partition(office.topic).replicas
     successor = next(each for each in replicas if each != victim)
     if cluster.partition(_beside(successor)).leader != successor:
         cluster.elect_preferred(_beside(successor), 1)
@@ -155,28 +190,28 @@ def _take_over(cluster: Cluster, round_index: int) -> Takeover:
         asked = stack.enter_context(_client(cluster, successor))
         beside = stack.enter_context(_producing(cluster, successor))
         cluster.brokers[victim].kill()
-        while _leader(asked) in (victim, -1):
+        while _leader(asked, office.topic) in (victim, -1):
             time.sleep(POLL_S)
         led_s = time.perf_counter()
-        assert _leader(asked) == successor, f"broker {successor} is not the coordinator"
+        assert _leader(asked, office.topic) == successor, f"{successor} is not the coordinator"
         # Kafka answers with an older one at first.
-        while _fetch(client, _group(0)) != mark:
+        while office.look(client) != mark:
             time.sleep(POLL_S)
-        fetched_s = time.perf_counter()
-        while (code := _commit(client, _group(0), mark)) is not ErrorCode.NONE:
+        loaded_s = time.perf_counter()
+        while isinstance(code := office.write(client, round_index), ErrorCode):
             assert code in NOT_YET, code
             time.sleep(POLL_S)
-        committed_s = time.perf_counter()
+        written_s = time.perf_counter()
     cluster.brokers[victim].start()
-    cluster.wait_whole(OFFSETS_TOPIC)
+    cluster.wait_whole(office.topic)
     for each in BROKER_IDS:
         cluster.wait_whole(_beside(each))
     meanwhile = sorted(
         (end_s - start_s) * 1_000
         for start_s, end_s in beside
-        if end_s >= led_s and start_s <= fetched_s
+        if end_s >= led_s and start_s <= loaded_s
     )
-    return Takeover(fetched_s - led_s, committed_s - led_s, meanwhile[len(meanwhile) * 99 // 100])
+    return Takeover(loaded_s - led_s, written_s - led_s, meanwhile[len(meanwhile) * 99 // 100])
 
 
 @contextmanager
@@ -213,14 +248,10 @@ def _beside(leader: int) -> str:
     return f"beside-{leader}"
 
 
-def _group(number: int) -> str:
-    return f"group-{number}"
-
-
-def _leader(client: MessageClient) -> int:
+def _leader(client: MessageClient, topic: str) -> int:
     answer = client.ask(
         MetadataRequest(
-            topics=(MetadataRequestTopic(name=TopicName(OFFSETS_TOPIC)),),
+            topics=(MetadataRequestTopic(name=TopicName(topic)),),
             allow_auto_topic_creation=False,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
@@ -230,23 +261,43 @@ def _leader(client: MessageClient) -> int:
     return int(answer.topics[0].partitions[0].leader_id)
 
 
-def _fetch(client: MessageClient, group: str) -> int | None:
-    """What the group has committed for the first partition; None if nobody can say yet."""
+# -- groups --------------------------------------------------------------------------------------
+
+
+def _group(number: int) -> str:
+    return f"group-{number}"
+
+
+def _commit_frames() -> list[bytes]:
+    return [
+        request_frame(
+            _commit_request(group, range(first, first + PARTITIONS_PER_COMMIT), 1),
+            api_key=8,
+            api_version=8,
+        )
+        for first in range(0, PARTITION_COUNT, PARTITIONS_PER_COMMIT)
+        for group in map(_group, range(GROUP_COUNT))
+    ]
+
+
+def _commit(client: MessageClient, round_index: int) -> int | ErrorCode:
+    offset = 1_000 + round_index
+    answer = client.ask(_commit_request(_group(0), [0], offset))
+    assert isinstance(answer, OffsetCommitResponse)
+    code = ErrorCode(int(answer.topics[0].partitions[0].error_code))
+    return offset if code is ErrorCode.NONE else code
+
+
+def _committed(client: MessageClient) -> int | None:
     topic = OffsetFetchRequestTopic(name=TopicName(TOPIC), partition_indexes=(i32(0),))
     answer = client.ask(
-        OffsetFetchRequest(group_id=GroupId(group), topics=(topic,), require_stable=False)
+        OffsetFetchRequest(group_id=GroupId(_group(0)), topics=(topic,), require_stable=False)
     )
     assert isinstance(answer, OffsetFetchResponse)
     if answer.error_code:
         assert ErrorCode(int(answer.error_code)) in NOT_YET, answer.error_code
         return None
     return int(answer.topics[0].partitions[0].committed_offset)
-
-
-def _commit(client: MessageClient, group: str, offset: int) -> ErrorCode:
-    answer = client.ask(_commit_request(group, [0], offset))
-    assert isinstance(answer, OffsetCommitResponse)
-    return ErrorCode(int(answer.topics[0].partitions[0].error_code))
 
 
 def _commit_request(group: str, partitions: Sequence[int], offset: int) -> OffsetCommitRequest:
@@ -258,6 +309,74 @@ def _commit_request(group: str, partitions: Sequence[int], offset: int) -> Offse
     )
     topic = OffsetCommitRequestTopic(name=TopicName(TOPIC), partitions=offsets)
     return OffsetCommitRequest(group_id=GroupId(group), member_id="", topics=(topic,))
+
+
+GROUPS = Office(
+    requirement="P3",
+    topic=OFFSETS_TOPIC,
+    key=_group(0),
+    key_type=0,
+    of_what="commits",
+    write_name="commit",
+    counts=COMMITS,
+    frames=_commit_frames,
+    records_per_frame=PARTITIONS_PER_COMMIT,
+    write=_commit,
+    look=_committed,
+)
+
+
+# -- transactions --------------------------------------------------------------------------------
+
+
+def _transactional_id(number: int) -> TransactionalId:
+    return TransactionalId(f"id-{number}")
+
+
+def _epoch_frames() -> list[bytes]:
+    return [
+        request_frame(_epoch_request(number), api_key=22, api_version=4)
+        for number in range(1, ID_COUNT)
+    ]
+
+
+def _next_epoch(client: MessageClient, _round_index: int) -> int | ErrorCode:
+    answer = client.ask(_epoch_request(0))
+    assert isinstance(answer, InitProducerIdResponse)
+    code = ErrorCode(int(answer.error_code))
+    return int(answer.producer_id) if code is ErrorCode.NONE else code
+
+
+def _known_producer(client: MessageClient) -> int | None:
+    answer = client.ask(ListTransactionsRequest(state_filters=(), producer_id_filters=()))
+    assert isinstance(answer, ListTransactionsResponse)
+    assert not answer.error_code or ErrorCode(int(answer.error_code)) in NOT_YET
+    producers = {one.transactional_id: int(one.producer_id) for one in answer.transaction_states}
+    return producers.get(_transactional_id(0))
+
+
+def _epoch_request(number: int) -> InitProducerIdRequest:
+    return InitProducerIdRequest(
+        transactional_id=_transactional_id(number),
+        transaction_timeout=TRANSACTION_TIMEOUT,
+        producer_id=ProducerId(-1),
+        producer_epoch=i16(-1),
+    )
+
+
+TRANSACTIONS = Office(
+    requirement="D3",
+    topic=TRANSACTIONS_TOPIC,
+    key=_transactional_id(0),
+    key_type=1,
+    of_what="states of transactional ids",
+    write_name="epoch",
+    counts=EPOCHS,
+    frames=_epoch_frames,
+    records_per_frame=1,
+    write=_next_epoch,
+    look=_known_producer,
+)
 
 
 if __name__ == "__main__":
