@@ -27,7 +27,7 @@ from tidelog.core.controller.changes import (
 from tidelog.core.controller.decision import Decision, Outcome
 from tidelog.core.controller.election import Elections, partitions_led_by, unclean_elections
 from tidelog.core.controller.fitting import Fitting
-from tidelog.core.controller.image import PartitionImage, Settings
+from tidelog.core.controller.image import NO_SETTINGS, PartitionImage, Settings
 from tidelog.core.controller.isr import IsrOutcome, IsrProposal, alter_partitions
 from tidelog.core.controller.membership import on_replicas_changed
 from tidelog.core.controller.preferred import (
@@ -98,7 +98,7 @@ class AdminRequests:
             fitting = Fitting(self._controller.image, config)
 
             def validate_configs(settings: Settings) -> None:
-                replace_topic(settings, config)
+                replace_topic(NO_SETTINGS, settings, config)
                 fitting.require_topic(settings)
 
             return topics.create_topics(

@@ -6,9 +6,12 @@ calls them stores the result and delivers the new frozen config; nothing here do
 A refusal carries the code that Kafka answers: for a topic or a group INVALID_CONFIG, for a broker
 INVALID_REQUEST, but for all INVALID_CONFIG where a list is needed and INVALID_REQUEST if the
 request itself makes no sense.
+
+What is set already is not judged again: a mistake that is there, by another version or by bounds
+that have changed since (`fitting.py`), hinders no other change.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -17,7 +20,7 @@ from tidelog.config.broker import BROKER_SETTINGS, BrokerConfig
 from tidelog.config.fitting import Misfit, Scope
 from tidelog.config.group import GROUP_SETTINGS, require_valid
 from tidelog.config.option import ConfigType, Setting
-from tidelog.config.topic import TOPIC_SETTINGS, TopicConfig
+from tidelog.config.topic import TOPIC_SETTINGS, TopicConfig, resolve_fitting
 
 
 class AlterOperation(IntEnum):
@@ -43,24 +46,29 @@ def alter_topic(
 ) -> dict[str, str]:
     """A topic's overrides after `alterations`, all of which are valid together."""
     altered = _altered(overrides, alterations, TOPIC_SETTINGS, broker.topic_defaults)
-    return _valid_topic(altered, broker)
+    return _valid_topic(altered, overrides, broker)
 
 
-def replace_topic(settings: Mapping[str, str | None], broker: BrokerConfig) -> dict[str, str]:
+def replace_topic(
+    overrides: Mapping[str, str], settings: Mapping[str, str | None], broker: BrokerConfig
+) -> dict[str, str]:
     """A topic's overrides after AlterConfigs, which forgets everything that it does not name."""
-    return _valid_topic(_without_nulls(settings), broker)
+    return _valid_topic(_without_nulls(settings), overrides, broker)
 
 
 def alter_group(
     overrides: Mapping[str, str], alterations: Sequence[Alteration], broker: BrokerConfig
 ) -> dict[str, str]:
     """What is set for a group after `alterations`, all of which are valid together."""
-    return _valid_group(_altered(overrides, alterations, GROUP_SETTINGS, broker), broker)
+    altered = _altered(overrides, alterations, GROUP_SETTINGS, broker)
+    return _valid_group(altered, overrides, broker)
 
 
-def replace_group(settings: Mapping[str, str | None], broker: BrokerConfig) -> dict[str, str]:
+def replace_group(
+    overrides: Mapping[str, str], settings: Mapping[str, str | None], broker: BrokerConfig
+) -> dict[str, str]:
     """What is set for a group after AlterConfigs, which forgets what it does not name."""
-    return _valid_group(_without_nulls(settings), broker)
+    return _valid_group(_without_nulls(settings), overrides, broker)
 
 
 def alter_broker(
@@ -102,9 +110,18 @@ def _altered(
                 ErrorCode.INVALID_CONFIG,
                 f"{name} is not a list: nothing can be appended or subtracted",
             )
-        before = setting.parse(altered[name]) if name in altered else _value(effective, setting)
+        before = _value(effective, setting) if name not in altered else _parsed(setting, altered)
         altered[name] = ",".join(_list_after(alteration.operation, before or (), value))
     return altered
+
+
+def _parsed(setting: Setting, given: Mapping[str, str]) -> tuple[str, ...] | None:
+    try:
+        value = setting.parse(given[setting.name])
+    except ConfigError as error:  # Of another version: it can be set and deleted.
+        raise RequestRefused(ErrorCode.INVALID_CONFIG, str(error)) from error
+    assert value is None or isinstance(value, tuple)
+    return value
 
 
 def _list_after(operation: AlterOperation, before: tuple[str, ...], value: str) -> tuple[str, ...]:
@@ -123,17 +140,22 @@ def _value(effective: TopicConfig | BrokerConfig, setting: Setting) -> tuple[str
     return value
 
 
-def _valid_topic(overrides: dict[str, str], broker: BrokerConfig) -> dict[str, str]:
-    try:
-        TopicConfig.resolve(overrides, broker.topic_defaults)
-    except ConfigError as error:
-        raise RequestRefused(ErrorCode.INVALID_CONFIG, str(error)) from error
+def _valid_topic(
+    overrides: dict[str, str], before: Mapping[str, str], broker: BrokerConfig
+) -> dict[str, str]:
+    _config, misfits = resolve_fitting(overrides, broker.topic_defaults)
+    if misfits:
+        _config, known = resolve_fitting(before, broker.topic_defaults)
+        for misfit in _new(misfits, known):
+            raise RequestRefused(ErrorCode.INVALID_CONFIG, misfit.reason)
     return overrides
 
 
-def _valid_group(overrides: dict[str, str], broker: BrokerConfig) -> dict[str, str]:
+def _valid_group(
+    overrides: dict[str, str], before: Mapping[str, str], broker: BrokerConfig
+) -> dict[str, str]:
     try:
-        require_valid(overrides, broker.consumer_groups)
+        require_valid(overrides, broker.consumer_groups, before=before)
     except ConfigError as error:
         raise RequestRefused(ErrorCode.INVALID_CONFIG, str(error)) from error
     return overrides
@@ -142,17 +164,22 @@ def _valid_group(overrides: dict[str, str], broker: BrokerConfig) -> dict[str, s
 def _valid_broker(
     dynamic: dict[str, str], config: BrokerConfig, *, cluster_wide: bool
 ) -> dict[str, str]:
-    for name in dynamic:
-        _require_dynamic(name)
+    before = config.dynamic_default if cluster_wide else config.dynamic_broker
+    for name, value in dynamic.items():
+        if before.get(name) != value:
+            _require_dynamic(name)
     altered = config.with_fitting(
         cluster_wide=dynamic if cluster_wide else config.dynamic_default,
         this_broker=config.dynamic_broker if cluster_wide else dynamic,
     )
-    for misfit in altered.misfits:
-        # What did not fit before stands in nobody's way: each mistake can be mended by itself.
-        if misfit not in config.misfits:
-            raise RequestRefused(ErrorCode.INVALID_REQUEST, _refusal(misfit, cluster_wide))
+    for misfit in _new(altered.misfits, config.misfits):
+        raise RequestRefused(ErrorCode.INVALID_REQUEST, _refusal(misfit, cluster_wide))
     return dynamic
+
+
+def _new(misfits: Iterable[Misfit], known: Collection[Misfit]) -> Iterator[Misfit]:
+    """What did not fit before stands in nobody's way: each mistake can be mended by itself."""
+    return (misfit for misfit in misfits if misfit not in known)
 
 
 def _refusal(misfit: Misfit, cluster_wide: bool) -> str:

@@ -54,12 +54,15 @@ def broker_synonym(name: str) -> str:
     return f"group.{name}"
 
 
-def require_valid(settings: Mapping[str, str], broker: ConsumerGroupsConfig) -> None:
-    """Raises ConfigError if a group may not have these `settings`."""
-    for name in settings:
+def require_valid(
+    settings: Mapping[str, str], broker: ConsumerGroupsConfig, *, before: Mapping[str, str]
+) -> None:
+    """Raises ConfigError if a group that has `before` may not have these `settings` instead."""
+    changed = {name: text for name, text in settings.items() if before.get(name) != text}
+    for name in changed:
         if name not in GROUP_SETTINGS:
             raise ConfigError(f"{name} is not a setting of groups")
-    for name, text in settings.items():
+    for name, text in changed.items():
         value, (least, most) = GROUP_SETTINGS[name].parse(text), _bounds(name, broker)
         if not least <= value <= most:
             kind = name.removeprefix("consumer.")
@@ -68,7 +71,7 @@ def require_valid(settings: Mapping[str, str], broker: ConsumerGroupsConfig) -> 
                 f"group.consumer.max.{kind}, which are {least} and {most}"
             )
     chosen = _chosen(settings, broker)
-    if chosen[HEARTBEAT_INTERVAL] >= chosen[SESSION_TIMEOUT]:
+    if _contradicts_itself(chosen) and not _contradicts_itself(_chosen(before, broker)):
         raise ConfigError(
             f"{HEARTBEAT_INTERVAL} is {chosen[HEARTBEAT_INTERVAL]} but must be less than "
             f"{SESSION_TIMEOUT}, which is {chosen[SESSION_TIMEOUT]}"
@@ -78,7 +81,7 @@ def require_valid(settings: Mapping[str, str], broker: ConsumerGroupsConfig) -> 
 def resolve(settings: Mapping[str, str], broker: ConsumerGroupsConfig) -> ConsumerGroupsConfig:
     """What counts for a group with these `settings`, which were valid when they were set."""
     chosen = _chosen(settings, broker)
-    if chosen[HEARTBEAT_INTERVAL] >= chosen[SESSION_TIMEOUT]:
+    if _contradicts_itself(chosen):
         # By bounds that came later: the two were set for each other, so neither counts.
         kept = {SESSION_TIMEOUT, HEARTBEAT_INTERVAL}
         chosen = _chosen({name: settings[name] for name in settings.keys() - kept}, broker)
@@ -90,14 +93,23 @@ def resolve(settings: Mapping[str, str], broker: ConsumerGroupsConfig) -> Consum
     )
 
 
+def _contradicts_itself(chosen: Mapping[str, int]) -> bool:
+    return chosen[HEARTBEAT_INTERVAL] >= chosen[SESSION_TIMEOUT]
+
+
 def _chosen(settings: Mapping[str, str], broker: ConsumerGroupsConfig) -> dict[str, int]:
     """The value of every setting, within its bounds."""
-    return {
-        name: _within(_bounds(name, broker), setting.parse(settings[name]))
-        if name in settings
-        else _of_broker(broker_synonym(name), broker)
-        for name, setting in GROUP_SETTINGS.items()
-    }
+    return {name: _choice(setting, settings, broker) for name, setting in GROUP_SETTINGS.items()}
+
+
+def _choice(setting: Setting, settings: Mapping[str, str], broker: ConsumerGroupsConfig) -> int:
+    name = setting.name
+    if name in settings:
+        try:
+            return _within(_bounds(name, broker), setting.parse(settings[name]))
+        except ConfigError:
+            pass  # Of another version: as if nothing had been set.
+    return _of_broker(broker_synonym(name), broker)
 
 
 def _within(bounds: tuple[int, int], value: int) -> int:

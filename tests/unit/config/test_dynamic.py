@@ -104,9 +104,9 @@ def test_one_setting_altered_twice_is_refused() -> None:
 
 
 def test_alter_configs_replaces_everything() -> None:
-    assert replace_topic({"segment.ms": "5"}, BROKER) == {"segment.ms": "5"}
+    assert replace_topic({}, {"segment.ms": "5"}, BROKER) == {"segment.ms": "5"}
     with pytest.raises(RequestRefused):
-        replace_topic({"segment.ms": None}, BROKER)
+        replace_topic({}, {"segment.ms": None}, BROKER)
 
 
 def test_a_dynamic_broker_setting_may_change() -> None:

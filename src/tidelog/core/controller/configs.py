@@ -67,8 +67,8 @@ def replace_configs(
             resource,
             image,
             fitting,
-            topic=lambda _overrides: replace_topic(given, config),
-            group=lambda _overrides: replace_group(given, config),
+            topic=lambda overrides: replace_topic(overrides, given, config),
+            group=lambda overrides: replace_group(overrides, given, config),
             broker=lambda effective, wide: replace_broker(effective, given, cluster_wide=wide),
         )
 

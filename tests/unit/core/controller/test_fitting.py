@@ -15,8 +15,13 @@ from tidelog.config.broker import BrokerConfig
 from tidelog.config.describe import describe_broker, describe_cluster_wide, describe_topic
 from tidelog.config.dynamic import AlterOperation
 from tidelog.config.topic import resolve_fitting
-from tidelog.core.controller.changes import BrokerConfigChanged, Change, TopicConfigChanged
-from tidelog.core.controller.configs import alter_configs
+from tidelog.core.controller.changes import (
+    BrokerConfigChanged,
+    Change,
+    GroupConfigChanged,
+    TopicConfigChanged,
+)
+from tidelog.core.controller.configs import alter_configs, replace_configs
 from tidelog.core.controller.fitting import Fitting
 from tidelog.core.controller.image import ClusterImage
 from tidelog.core.controller.requests import (
@@ -30,6 +35,7 @@ MIN, MAX = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.
 ASSIGNMENT = "group.consumer.assignment.interval.ms"
 ALL = ConfigResource(ResourceType.BROKER, "")
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
+GROUP = ConfigResource(ResourceType.GROUP, "g")
 FILE = BrokerConfig.load({})
 OTHER_FILES = [
     BrokerConfig.load({MIN: "60"}),
@@ -133,6 +139,65 @@ def test_a_topic_that_does_not_fit_already_hinders_no_other_change() -> None:
     )
     assert outcome(before, ALL, ("message.max.bytes", "5000")).error is ErrorCode.NONE
     assert outcome(before, TOPIC, ("min.compaction.lag.ms", None)).error is ErrorCode.NONE
+
+
+LATER = {"of.a.later.version": "1", "tidelog.of.a.later.version": "1"}
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "resource", "name"),
+    [
+        (
+            {MAX: "50"},
+            TopicConfigChanged("t", {"min.compaction.lag.ms": "100"}),
+            TOPIC,
+            "retention.ms",
+        ),
+        ({}, TopicConfigChanged("t", {**LATER, "retention.ms": "soon"}), TOPIC, "segment.ms"),
+        ({}, BrokerConfigChanged(None, LATER), ALL, "max.connections"),
+        ({}, BrokerConfigChanged(BrokerId(1), LATER), one(1), "max.connections"),
+        (
+            {"group.consumer.max.session.timeout.ms": "50000"},
+            GroupConfigChanged("g", {**LATER, "consumer.session.timeout.ms": "60000"}),
+            GROUP,
+            "consumer.assignment.interval.ms",
+        ),
+    ],
+)
+def test_a_mistake_that_is_there_hinders_no_other_change_of_the_same_resource(
+    file: dict[str, str],
+    change: BrokerConfigChanged | GroupConfigChanged | TopicConfigChanged,
+    resource: ConfigResource,
+    name: str,
+) -> None:
+    """By a file that was changed, or by another version: mistakes are mended one by one."""
+    before = image(change)
+    config = BrokerConfig.load(file).with_fitting(
+        cluster_wide=before.broker_config(None), this_broker=before.broker_config(BrokerId(1))
+    )
+    for step in [(name, "1000"), *((mistake, None) for mistake in change.configs)]:
+        (altered,) = alter_configs(before, config, [(resource, steps(step))]).outcomes
+        assert altered.error is ErrorCode.NONE, altered.message
+    settings = (*change.configs.items(), (name, "1000"))
+    (replaced,) = replace_configs(before, config, [(resource, settings)]).outcomes
+    assert replaced.error is ErrorCode.NONE, replaced.message
+
+
+@pytest.mark.parametrize(
+    ("change", "resource", "name"),
+    [
+        (TopicConfigChanged("t", {"cleanup.policy": "of-later"}), TOPIC, "cleanup.policy"),
+        (BrokerConfigChanged(None, {"log.cleanup.policy": "of-later"}), ALL, "log.cleanup.policy"),
+    ],
+)
+@pytest.mark.parametrize("operation", [AlterOperation.APPEND, AlterOperation.SUBTRACT])
+def test_nothing_is_appended_to_a_list_that_cannot_be_read(
+    change: Change, resource: ConfigResource, name: str, operation: AlterOperation
+) -> None:
+    step = ConfigAlteration(name, operation, "compact")
+    (answer,) = alter_configs(image(change), FILE, [(resource, (step,))]).outcomes
+    assert answer.error is ErrorCode.INVALID_CONFIG
+    assert outcome(image(change), resource, (name, "compact")).error is ErrorCode.NONE
 
 
 def test_a_new_topic_may_not_contradict_what_it_inherits() -> None:
