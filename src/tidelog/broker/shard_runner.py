@@ -200,6 +200,11 @@ class ShardRunner(Generic[S]):
         return self._phase is _Phase.LOADING
 
     @property
+    def is_ended(self) -> bool:
+        """Whether this broker has ceased to lead the partition since, though it may again. W4"""
+        return self._phase is _Phase.ENDED
+
+    @property
     def now_ms(self) -> int:
         return self._clock.monotonic_ms() + self._clock_offset_ms
 

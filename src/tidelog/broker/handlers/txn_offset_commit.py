@@ -3,12 +3,14 @@
 What it says is written to the group's partition of `__consumer_offsets` as part of the producer's
 transaction, and counts when the marker of that transaction arrives there. So that partition has to
 be part of the transaction, and its coordinator is asked about it like about any other (KIP-890):
-from version 5 on the commit itself adds it.
+from version 5 on the commit itself adds it. What it says counts for who still waits, and in the
+epoch in which it was asked.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, cast
 
 from tidelog.base.errors import ErrorCode, RequestRefused
@@ -26,6 +28,7 @@ from tidelog.broker.handlers.coordinated import Begun, Outcome
 from tidelog.broker.handlers.offset_commit import KnownPartition, partition_commits
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.produce_verification import known_code
+from tidelog.broker.shard_runner import ShardRunner
 from tidelog.broker.transaction_verifier import Question, Verifier
 from tidelog.core.coordinators import Effects, Token, Transactional
 from tidelog.core.groups.group import Committer
@@ -99,7 +102,8 @@ class TxnOffsetCommitApi:
     ) -> "asyncio.Future[object]":
         """Raises RequestRefused if this broker does not coordinate the group."""
         adds = version >= FIRST_THAT_ADDS
-        partition = self.groups.shards.of(request.group_id).partition
+        runner = self.groups.shards.of(request.group_id)
+        partition = runner.partition
         guard = partition.producers.begin_verification(
             request.producer_id,
             request.producer_epoch,
@@ -117,24 +121,29 @@ class TxnOffsetCommitApi:
             (partition.topic_partition,),
             adds,
         )
-        self.tasks.create_task(self._verify(answer, question, request, known, guard, version))
+        commit = partial(self._ask, request, known, guard)
+        self.tasks.create_task(self._verify(answer, question, runner, commit, version))
         return answer
 
     async def _verify(
         self,
         answer: "asyncio.Future[object]",
         question: Question,
-        request: TxnOffsetCommitRequest,
-        known: Sequence[KnownPartition],
-        guard: Guard,
+        runner: ShardRunner[GroupShard],
+        commit: Callable[[], "asyncio.Future[object]"],
         version: int,
     ) -> None:
+        """Commits have no sequence: one that comes late would be part of the next transaction."""
         (code,) = (await self.verifier.verify(question)).values()
+        if answer.done():
+            return  # Whoever has gone may have asked again, and have gone on.
         if code is not ErrorCode.NONE:
             settle(answer, self.groups.refuse(_told(code, version)))
-            return
-        committed = self._ask(request, known, guard)
-        committed.add_done_callback(lambda _: settle(answer, committed))
+        elif runner.is_ended:
+            settle(answer, self.groups.refuse(ErrorCode.NOT_COORDINATOR))
+        else:
+            committed = commit()
+            committed.add_done_callback(partial(settle, answer))
 
     def _ask(
         self, request: TxnOffsetCommitRequest, known: Sequence[KnownPartition], guard: Guard | None

@@ -102,14 +102,14 @@ class Committing:
         offset: int = result.committed_offset
         return -100 - code if code else offset
 
-    def mark(self, *, commit: bool, epoch: int = 1) -> None:
+    def mark(self, *, commit: bool, epoch: int = 1, version: int = 2) -> None:
         end(
             self.served.world,
             CONSUMER_OFFSETS,
             partition=self.place.partition,
             producer=PRODUCER,
             epoch=epoch,
-            version=2,
+            version=version,
             commit=commit,
         )
 
@@ -267,6 +267,40 @@ async def test_a_client_that_is_gone_keeps_nobody() -> None:
         await one.controlled.settle()
         one.client = one.served.client()
         assert await one.commit(6) == 0
+
+
+@in_virtual_time
+async def test_who_gave_up_waiting_commits_nothing_into_the_next_transaction() -> None:
+    """It has sent the same again, and gone on: the offset would go back."""
+    async with committing() as one:
+        one.served.verifier.hold()
+        one.send(5, version=VERIFIES)
+        await one.controlled.settle()
+        one.client.disconnect()
+        one.client = one.served.client()
+        one.served.is_verifying = False
+        assert await one.commit(5, version=VERIFIES) == 0
+        one.mark(commit=True, epoch=0, version=1)
+        assert await one.commit(9, version=VERIFIES) == 0
+        one.served.verifier.release()
+        await one.controlled.settle()
+        one.mark(commit=True, epoch=0, version=1)
+        assert await one.fetched() == 9
+
+
+@in_virtual_time
+async def test_who_is_vouched_for_in_one_epoch_does_not_commit_in_another() -> None:
+    """Others may have led meanwhile, and have ended the transaction that was asked about."""
+    async with committing() as one:
+        one.served.verifier.hold()
+        one.send(5, version=VERIFIES)
+        await one.controlled.settle()
+        one.served.world.elect(CONSUMER_OFFSETS, one.place.partition)
+        await one.controlled.settle()
+        one.served.verifier.release()
+        assert await one.code() == ErrorCode.NOT_COORDINATOR
+        one.mark(commit=True)
+        assert await one.fetched() == NOTHING
 
 
 @in_virtual_time
