@@ -7,6 +7,8 @@ from pathlib import Path
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import objects, tidelog
+from tests.support.server_process import wait_until
+from tests.support.three_brokers import METADATA_TIMEOUT_S, WAIT_TIMEOUT_S, ThreeBrokers
 
 MIN, MAX = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
 ASSIGNMENT = "group.consumer.assignment.interval.ms"
@@ -48,3 +50,22 @@ def test_a_setting_that_a_changed_file_contradicts_is_left_out(tmp_path: Path) -
         [line] = [one for one in broker.log_text_of_this_start().splitlines() if "ERROR" in one]
         assert f"setting={ASSIGNMENT} value=12000" in line
         assert alter(broker, "--cluster", "--delete", ASSIGNMENT) == (0, "")
+
+
+def knows(cluster: ThreeBrokers, broker_id: int) -> bool:
+    return broker_id in cluster.admin().list_topics(timeout=METADATA_TIMEOUT_S).brokers
+
+
+def test_what_is_set_for_a_broker_that_is_gone_can_be_deleted(tmp_path: Path) -> None:
+    """Clients ask the broker itself, as Kafka's do; for one that is away the controller answers."""
+    with ThreeBrokers(tmp_path, broker_ids=(1, 2)) as cluster:
+        stays, goes = cluster.brokers.values()
+        assert alter(stays, "--broker", "2", "--set", f"{MIN}=100000") == (0, "")
+        goes.stop()
+        wait_until(lambda: not knows(cluster, 2), within_s=WAIT_TIMEOUT_S, what="2 is gone")
+        code, complaint = alter(stays, "--cluster", "--set", f"{MAX}=50000")
+        assert (code, "on broker 2" in complaint) == (REFUSED, True), complaint
+        assert alter(stays, "--broker", "2", "--delete", MIN) == (0, "")
+        assert alter(stays, "--cluster", "--set", f"{MAX}=50000") == (0, "")
+        code, complaint = alter(stays, "--broker", "9", "--set", f"{MIN}=1")
+        assert (code, "there is no live broker 9" in complaint) == (REFUSED, True), complaint

@@ -197,9 +197,19 @@ class Admin:
             case TopicResource(name):
                 _require_name(name)
                 self._alter_configs(ResourceType.TOPIC, name, set_values, deleted)
-            case BrokerResource(broker_id):
-                self._require_broker(broker_id)
+            case BrokerResource(broker_id) if self._is_alive(broker_id):
                 self._alter_configs(ResourceType.BROKER, str(broker_id), set_values, deleted)
+            case BrokerResource(broker_id):
+                # What is set for a broker that is gone may stand in the way of others' settings.
+                from tidelog.client import direct  # noqa: PLC0415 - loads kio
+
+                direct.alter_broker(
+                    self._controller_address(),
+                    broker_id,
+                    set_values=set_values,
+                    deleted=deleted,
+                    timeout_s=self._timeout_s,
+                )
             case GroupResource(group_id):
                 _require_group(group_id)
                 self._alter_configs(ResourceType.GROUP, group_id, set_values, deleted)
@@ -277,6 +287,9 @@ class Admin:
             [resource], request_timeout=self._timeout_s
         )
         self._wait_for_all(answers.values())
+
+    def _is_alive(self, broker_id: int) -> bool:
+        return any(broker.id == broker_id for broker in self.describe_cluster().brokers)
 
     def _require_broker(self, broker_id: int) -> None:
         # librdkafka would wait for a broker of that number until the request times out.

@@ -96,6 +96,18 @@ def alter_cluster_defaults(
     _alter(address, _BROKER_RESOURCE, _ALL_BROKERS, set_values, deleted, timeout_s)
 
 
+def alter_broker(
+    address: Address,
+    broker_id: int,
+    *,
+    set_values: Mapping[str, str],
+    deleted: Sequence[str],
+    timeout_s: float,
+) -> None:
+    """Change the settings of one broker, which need not run, by asking the one at `address`."""
+    _alter(address, _BROKER_RESOURCE, str(broker_id), set_values, deleted, timeout_s)
+
+
 def alter_loggers(
     address: Address,
     broker_id: int,
