@@ -15,6 +15,7 @@ import pytest
 from tests.integration.conftest import StartBroker
 from tests.support.broker_process import BrokerProcess
 from tests.support.clients import create_topic, numbered_records, read_partition, send
+from tests.support.command_line import tidelog
 from tests.support.server_process import wait_until
 
 TIMEOUT_S = 10.0
@@ -60,6 +61,18 @@ def test_connections_over_the_limit_are_closed_at_once(
     lines = [line for line in broker.log_text().splitlines() if f"{setting}=3" in line]
     assert lines
     assert all("connection refused" in line for line in lines)
+
+
+def test_a_limit_that_was_set_while_it_ran_holds_after_a_restart(start_broker: StartBroker) -> None:
+    broker = start_broker({})
+    limit = "max.connections.per.ip=3"
+    done = tidelog("configs", "alter", "--cluster", "--set", limit, "--bootstrap", broker.bootstrap)
+    assert done.returncode == 0, done.stderr
+    broker.restart()
+    with ExitStack() as stack:
+        admitted = [stack.enter_context(connected(broker)) for _ in range(3)]
+        assert all(map(is_served, admitted))
+        assert not _can_connect(broker)
 
 
 def _can_connect(broker: BrokerProcess) -> bool:

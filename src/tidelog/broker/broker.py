@@ -198,6 +198,7 @@ class Broker:
             hash_key=self._ports.hash_key,
         )
         replicas.on_config_changed(lambda config: cleaner.on_config(config.log))
+        replicas.on_config_changed(lambda config: server.set_limits(self._limits(config.network)))
         groups = self._groups(loop, tasks, replicas)
         groups.on_image(image, changes_between(EMPTY_IMAGE, image))
         markers = self._markers(loop)
@@ -222,7 +223,6 @@ class Broker:
         )
         server.dispatch = dispatcher.dispatch
         server.gate.is_reliable = controller.is_reliable
-        replicas.on_config_changed(lambda config: server.set_limits(self._limits(config.network)))
         await server.listen()
         metrics = await self._serve_metrics(tasks)
         stop = await self._last_stop(log_dirs)
