@@ -230,11 +230,16 @@ def after(
             answer.set_exception(refused)
             answer.exception()
             return
-        answer.add_done_callback(lambda _: asked.cancel())
-        asked.add_done_callback(partial(settle, answer))
+        pass_on(asked, answer)
 
     coming.add_done_callback(on_come)
     return answer
+
+
+def pass_on(asked: "asyncio.Future[object]", answer: "asyncio.Future[object]") -> None:
+    """Let `answer` be what `asked` will be; whoever stops waiting for it cancels both."""
+    answer.add_done_callback(lambda _: asked.cancel())
+    asked.add_done_callback(partial(settle, answer))
 
 
 def settle(answer: "asyncio.Future[object]", asked: "asyncio.Future[object]") -> None:

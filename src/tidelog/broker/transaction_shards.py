@@ -11,7 +11,7 @@ from itertools import count
 from typing import Final, cast
 
 from tidelog.base.errors import ErrorCode, RequestRefused, WireError
-from tidelog.broker.coordinators import Coordinators
+from tidelog.broker.coordinators import Coordinators, pass_on
 from tidelog.broker.marker_sender import MarkerSender
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.shard_runner import ShardRunner
@@ -133,14 +133,14 @@ class TransactionCoordinator:
             _require_id(transactional_id)
             coming = self.shards.coming(transactional_id)
             ask = self.shards.in_epoch_of_now(
-                transactional_id, lambda: self.ask(transactional_id, decide)
+                transactional_id, lambda: self.shards.of(transactional_id).ask(decide)
             )
+            if coming is None:
+                asked = ask()
+                if not _lacks_id(asked):
+                    return asked
         except RequestRefused as refused:
             return self.refuse(refused)
-        if coming is None:
-            answer = ask()
-            if not answer.done() or not isinstance(answer.exception(), NoProducerId):
-                return answer
         later: asyncio.Future[object] = self._loop.create_future()
         self._tasks.create_task(self._ask_later(later, ask, coming))
         return later
@@ -177,24 +177,26 @@ class TransactionCoordinator:
         ask: "Callable[[], asyncio.Future[object]]",
         coming: "asyncio.Future[None] | None",
     ) -> None:
+        """Unless nobody waits for `answer` then, who may have asked again and have gone on."""
         try:
             if coming is not None:
                 await asyncio.wait([coming])  # Ended by the shard, or by time.
-            result = await self._asked_with_id(ask)
+            else:
+                await self.producer_ids.available()
+            while not answer.done():
+                asked = ask()
+                if not _lacks_id(asked):
+                    pass_on(asked, answer)
+                    return
+                await self.producer_ids.available()
         except RequestRefused as refusal:
             if not answer.done():
                 answer.set_exception(refusal)
                 answer.exception()
-        else:
-            if not answer.done():
-                answer.set_result(result)
 
-    async def _asked_with_id(self, ask: "Callable[[], asyncio.Future[object]]") -> object:
-        while True:
-            try:
-                return await ask()
-            except NoProducerId:
-                await self.producer_ids.available()
+
+def _lacks_id(asked: "asyncio.Future[object]") -> bool:
+    return asked.done() and isinstance(asked.exception(), NoProducerId)
 
 
 def _require_id(transactional_id: str) -> None:

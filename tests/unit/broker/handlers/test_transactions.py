@@ -462,3 +462,21 @@ async def test_what_waited_through_a_change_of_leaders_is_not_decided_upon(asked
         assert late.error_code == ErrorCode.NOT_COORDINATOR
         assert await _described(asked) == ("Ongoing", {("t", 0)})
         assert markers(asked) == []
+
+
+@in_virtual_time
+async def test_end_of_a_client_that_is_gone_is_not_decided_when_its_coordinator_is_there() -> None:
+    """It may have asked again, and be in its next transaction."""
+    async with asking() as asked:
+        _code, producer_id, _epoch = await asked.init()
+        await asked.add((producer_id, 0), {"t": (0,)})
+        world = asked.controlled.served.world
+        world.executor.hold(URGENT)
+        world.elect("__transaction_state", partition_of(ID, 2))
+        await asked.controlled.settle()
+        asked.client.send(ApiKey.END_TXN, 4, ending((producer_id, 0)))
+        await asked.controlled.settle()
+        asked.client.disconnect()
+        world.executor.release(URGENT)
+        await asked.controlled.settle()
+        assert await _described(asked) == ("Ongoing", {("t", 0)})
