@@ -48,6 +48,7 @@ _LOOK_INTERVAL_S: Final = 0.1
 SETTINGS: Final = {
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "400",
+    "zookeeper.session.timeout.ms": "2000",
     "replica.lag.time.max.ms": "3000",
     "leader.imbalance.check.interval.seconds": "5",
     "offsets.topic.num.partitions": "3",
