@@ -6,17 +6,20 @@ minutes.
 
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import environment, objects, tidelog
 from tests.support.server_process import wait_until
 from tidelog.lab.exactly_once import OUTPUT
 from tidelog.lab.folder import ClusterFolder
-from tidelog.lab.input_feed import value_of
+from tidelog.lab.input_feed import InputFeed, value_of
 from tidelog.lab.state import read_state
 from tidelog.lab.transformer import PREFIX
 
@@ -103,6 +106,20 @@ def _take_away(bootstrap: str, *, partition: int, end_offset: int) -> None:
         return True
 
     wait_until(is_taken, within_s=RUN_TIMEOUT_S, what="the record is gone")
+
+
+def test_who_stops_it_does_not_wait_for_brokers_that_are_dead(broker: BrokerProcess) -> None:
+    def leave_early() -> None:
+        with suppress(KeyboardInterrupt), InputFeed(broker.bootstrap, "input", 1) as feed:
+            feed.send_until(10)
+            broker.kill()
+            feed.send_until(20)
+            raise KeyboardInterrupt
+
+    leaving = threading.Thread(target=leave_early, daemon=True)
+    leaving.start()
+    leaving.join(ANSWER_WITHIN_S)
+    assert not leaving.is_alive()
 
 
 def test_wrong_usage_is_refused() -> None:

@@ -4,7 +4,6 @@ Each partition has a producer of its own, for the reason that `workload.py` give
 begins anew may repeat in one partition what it sent to another, and the input would be to blame.
 """
 
-from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
 
@@ -15,23 +14,23 @@ _DELIVERY_TIMEOUT_MS: Final = 600_000
 
 
 class InputFeed:
-    """Record n goes to partition n modulo their number. The end of the block waits for them all."""
+    """Record n goes to partition n modulo their number. The end of the block waits for them all.
+
+    Whoever leaves it early does not: brokers that were killed may never take what is queued.
+    """
 
     def __init__(self, bootstrap: str, topic: str, partition_count: int) -> None:
         self._topic = topic
         self._sent = 0
-        self._stack = ExitStack()
         self._producers = [
-            self._stack.enter_context(
-                Producer(
-                    bootstrap,
-                    producer_type="async",
-                    profile="reliable",
-                    delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
-                    queue_buffering_max_ms=20,
-                    queue_buffering_max_messages=_QUEUED_MAX,
-                    batch_num_messages=1_000,
-                )
+            Producer(
+                bootstrap,
+                producer_type="async",
+                profile="reliable",
+                delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
+                queue_buffering_max_ms=20,
+                queue_buffering_max_messages=_QUEUED_MAX,
+                batch_num_messages=1_000,
             )
             for _partition in range(partition_count)
         ]
@@ -45,7 +44,9 @@ class InputFeed:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stack.__exit__(kind, error, trace)
+        if kind is None:
+            for producer in self._producers:
+                producer.close()
 
     def send_until(self, count: int) -> None:
         """So many have been sent then, since the beginning."""
