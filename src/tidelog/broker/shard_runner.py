@@ -214,7 +214,8 @@ class ShardRunner(Generic[S]):
         """Have the machine decide; the future is what it replies, or RequestRefused.
 
         Who only reads or says that it is alive (`may_write=False`) is heard also while nothing can
-        be written. Whoever stops waiting cancels the future.
+        be written. Whoever stops waiting cancels the future. What else goes wrong in deciding is
+        the future's as well: it must cost who has asked, also who has waited for the shard.
         """
         waiting: asyncio.Future[object] = self._loop.create_future()
         refusal = self._refuse_requests(may_write=may_write)
@@ -228,8 +229,10 @@ class ShardRunner(Generic[S]):
         now_ms = self.now_ms
         try:
             effects = decide(shard, token, now_ms)
-        except RequestRefused as refused:
-            waiting.set_exception(refused)
+        except AssertionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - see above
+            waiting.set_exception(error)
             return waiting
         self._perform(effects)
         return waiting

@@ -19,6 +19,7 @@ from tests.unit.broker.world import BROKER, OTHER, broker_world, replicated
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.broker.coordinators import LOADS_MAX, TAKING_OFFICE_MAX_S
 from tidelog.broker.shard_runner import ShardRunner
+from tidelog.core.coordinators import Effects, Token
 
 
 @in_virtual_time
@@ -104,6 +105,25 @@ async def test_who_was_kept_for_one_epoch_is_not_answered_in_a_later_one() -> No
         elected_again(one, 3)
         await one.world.settle()
         assert refusal(asked) is ErrorCode.NOT_COORDINATOR
+
+
+@in_virtual_time
+async def test_what_goes_wrong_in_deciding_is_told_to_who_has_waited_for_the_shard() -> None:
+    """It would end the broker if it were raised where the shard opens."""
+
+    def fail(_shard: Numbers, _token: Token, _now_ms: int) -> Effects:
+        raise ValueError
+
+    async with coordinated_world() as one:
+        one.set("a", 1)
+        one.world.executor.hold(URGENT)
+        elected_again(one, 1)
+        await one.world.settle()
+        asked = one.coordinators.ask("a", fail, may_write=True)
+        one.world.executor.release(URGENT)
+        await one.world.settle()
+        assert isinstance(asked.exception(), ValueError)
+        assert one.runner._waiting == {}
 
 
 @in_virtual_time
