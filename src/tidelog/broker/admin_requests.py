@@ -48,6 +48,7 @@ from tidelog.core.controller.requests import (
     IncrementalChange,
     NewPartitions,
     NewTopic,
+    ResourceType,
     TopicOutcome,
     TopicReference,
 )
@@ -186,7 +187,7 @@ class AdminRequests:
         return await self._decide(
             lambda: configs.replace_configs(controller.image, controller.config, requested),
             self._commit_configs,
-            count=len(requested),
+            count=self._settings_count(requested),
             validate_only=validate_only,
         )
 
@@ -198,9 +199,16 @@ class AdminRequests:
         return await self._decide(
             lambda: configs.alter_configs(controller.image, controller.config, requested),
             self._commit_configs,
-            count=len(requested),
+            count=self._settings_count(requested),
             validate_only=validate_only,
         )
+
+    def _settings_count(
+        self, requested: Sequence[ConfigReplacement] | Sequence[IncrementalChange]
+    ) -> int:
+        """How much has to be looked at: what is set for a broker has to suit every topic."""
+        suits_topics = any(each[0].resource_type == ResourceType.BROKER for each in requested)
+        return len(requested) + suits_topics * len(self._controller.image.topic_configs)
 
     async def _commit_configs(self, changes: Sequence[Change]) -> None:
         """What may be led uncleanly from now on is, if nobody else can lead it (R9).

@@ -34,8 +34,8 @@ from tidelog.broker.large_requests import (
 )
 from tidelog.broker.memory import MemoryBound
 from tidelog.coordination.memory import MemoryTree
-from tidelog.core.controller import topics
-from tidelog.core.controller.requests import NewTopic
+from tidelog.core.controller import configs, topics
+from tidelog.core.controller.requests import ConfigResource, NewTopic, ResourceType
 from tidelog.wire import messages
 from tidelog.wire.api import ApiKey
 from tidelog.wire.metadata import encode_metadata_response
@@ -216,6 +216,33 @@ def test_a_large_request_is_decided_while_others_are_served(
             outcomes = await creating
             assert {outcome.error for outcome in outcomes} == {ErrorCode.NONE}
             assert len(observer.image.topics) == LARGE_COUNT
+
+    asyncio.run(scenario())
+
+
+def test_a_setting_of_all_brokers_is_held_against_many_topics_while_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What topics inherit has to suit what each has set itself."""
+
+    async def scenario() -> None:
+        async with running(MemoryTree()) as runner:
+            requests = AdminRequests(runner)
+            wanted = [
+                NewTopic(name=f"topic-{number}", configs=(("retention.ms", str(number)),))
+                for number in range(LARGE_COUNT)
+            ]
+            await requests.create_topics(wanted, validate_only=False)
+            interlude = Interlude(configs.replace_configs)
+            monkeypatch.setattr(configs, "replace_configs", interlude)
+            everybody = ConfigResource(ResourceType.BROKER, "")
+            altering = asyncio.create_task(
+                requests.alter_configs(
+                    [(everybody, (("log.retention.ms", "1"),))], validate_only=False
+                )
+            )
+            await interlude.serve(None)
+            assert [outcome.error for outcome in await altering] == [ErrorCode.NONE]
 
     asyncio.run(scenario())
 

@@ -43,8 +43,12 @@ class Fitting:
         effective = {one: self._resolved(after, one) for one in affected}
         for one, config in effective.items():
             self._require_broker_fits(one, self.broker(one), config)
+        judged: set[tuple[TopicConfig, TopicConfig]] = set()
         for one, config in effective.items():
-            self._require_topics_fit(one, self.broker(one), config)
+            defaults = self.broker(one).topic_defaults, config.topic_defaults
+            if defaults not in judged:  # Most brokers have the same, and there may be many topics.
+                judged.add(defaults)
+                self._require_topics_fit(one, *defaults)
         self._brokers = after
         self._effective |= effective
 
@@ -82,17 +86,15 @@ class Fitting:
                 )
 
     def _require_topics_fit(
-        self, broker_id: BrokerId | None, before: BrokerConfig, after: BrokerConfig
+        self, broker_id: BrokerId | None, before: TopicConfig, after: TopicConfig
     ) -> None:
-        if before.topic_defaults == after.topic_defaults:
+        if before == after:
             return
         # Most topics have the same settings.
         distinct = {frozenset(each.items()): name for name, each in sorted(self._topics.items())}
         for name in distinct.values():
             overrides = self._topics[name]
-            for misfit in _new_misfits(
-                overrides, before.topic_defaults, overrides, after.topic_defaults
-            ):
+            for misfit in _new_misfits(overrides, before, overrides, after):
                 raise RequestRefused(
                     ErrorCode.INVALID_REQUEST,
                     f"topic '{name}' has settings of its own that stand in the way: "
