@@ -6,6 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tidelog.base.ids import Offset
+from tidelog.broker.coordinators import Coordinators
 from tidelog.broker.follower_runner import FollowerRunner
 from tidelog.broker.served_partition import ServedPartition
 from tidelog.core.groups.offsets import Offsets
@@ -130,6 +131,14 @@ def complete_with_the_first_marker() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def decide_late_requests() -> Iterator[None]:
+    """What a coordinator kept for one epoch it decides in another, when others have answered the
+    same client meanwhile."""
+    with patch.object(Coordinators, "_epoch", lambda *_: 0):
+        yield
+
+
 PLANTED_IN_TRANSACTIONS: dict[str, Callable[[], Any]] = {
     one.__name__: one
     for one in (
@@ -141,5 +150,6 @@ PLANTED_IN_TRANSACTIONS: dict[str, Callable[[], Any]] = {
         let_go_of_undecided_offsets,
         let_fenced_producers_end_transactions,
         leave_overdue_ones_open,
+        decide_late_requests,
     )
 }

@@ -22,6 +22,7 @@ OLD_GENERATION = "nobody commits in an old generation"
 GIVEN = "members are given what one leader decided"
 ONE_SHARE = "a member is given one share in a generation"
 REST = "everybody comes to rest"
+NOBODY_ASKED = "what nobody has asked to commit is not committed"
 COMMITTED = "what is committed is read"
 ABORTED = "what is aborted is not read"
 WHOLE = "a transaction is read whole or not at all"
@@ -51,8 +52,9 @@ FOUND_BY: dict[str, set[str]] = {
     "leave_prepared_ones_alone": {REST},
     "count_offsets_before_they_are_decided": {WITH_RECORDS, NEVER_BACK},
     "let_go_of_undecided_offsets": {WITH_RECORDS, NEVER_BACK},
-    "let_fenced_producers_end_transactions": {COMMITTED, ABORTED, WHOLE},
+    "let_fenced_producers_end_transactions": {NOBODY_ASKED, COMMITTED, ABORTED, WHOLE},
     "leave_overdue_ones_open": {REST},
+    "decide_late_requests": {NOBODY_ASKED, COMMITTED, ABORTED, WHOLE, WITH_RECORDS, NEVER_BACK},
 }
 TRIED_FIRST = {
     "do_not_wait_until_it_is_given_back": 4,
@@ -63,8 +65,13 @@ TRIED_FIRST = {
     "go_on_after_the_lead_is_lost": 2,
     "leave_prepared_ones_alone": 9,
     "let_go_of_undecided_offsets": 2,
+    "let_fenced_producers_end_transactions": 2,
+    "decide_late_requests": 24,
 }
 """See `find`."""
+
+AIMED = {"decide_late_requests"}
+"""Found when coordinators are aimed at, and hardly ever otherwise."""
 
 PLANTED = {
     **{name: (bug, Guest.GROUPS) for name, bug in PLANTED_IN_GROUPS.items()},
@@ -79,7 +86,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
     plant, guest = PLANTED[name]
     find(
         plant,
-        lambda seed: run_with(seed, guest),
+        lambda seed: run_with(seed, guest, aims_at_coordinators=name in AIMED),
         FOUND_BY[name],
         seeds_max=SEEDS_MAX,
         tried_first=TRIED_FIRST.get(name),

@@ -35,7 +35,7 @@ from tidelog.sim.observation import Cluster
 from tidelog.sim.process import Process
 from tidelog.sim.transaction_ledger import TransactionLedger
 from tidelog.sim.transaction_reader import CommittedReader
-from tidelog.sim.transactor import SimulatedTransactor
+from tidelog.sim.transactor import TIMEOUT_MS, SimulatedTransactor
 from tidelog.sim.world import NeverHappened
 from tidelog.wire.transaction_records import decode_transaction_record
 
@@ -124,6 +124,7 @@ class Story:
                 topic=OUTPUT,
                 partition_count=PARTITION_COUNT,
                 first_number=number,
+                timeout_ms=TIMEOUT_MS,
                 is_version_2=self._kind.is_version_2,
             )
             await transactor.run_once(is_commit=is_commit, on_begun=self._steps.begin)

@@ -56,6 +56,8 @@ class SimulatedClient:
         self._topic = topic
         self._peers: dict[Address, Peer] = {}
         self._metadata = ClusterMetadata({}, {})
+        self.timeout_ms = REQUEST_TIMEOUT_MS
+        """How long it waits for an answer of whomever it has not asked before."""
 
     def leader_of(self, partition: int) -> PartitionLeader:
         """Who leads, as far as this client knows."""
@@ -135,7 +137,7 @@ class SimulatedClient:
                 address,
                 network=self._network,
                 loop=self._loop,
-                timeout_ms=REQUEST_TIMEOUT_MS,
+                timeout_ms=self.timeout_ms,
                 answer_max_bytes=ANSWER_MAX_BYTES,
                 turns=HeavyTurns(self._loop, pause_s=0),
             )

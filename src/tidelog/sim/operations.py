@@ -126,8 +126,14 @@ class Operations:
         others = [one for one in state.replicas if one != state.leader and one in state.isr]
         if not others:
             return
-        first = self._random.choice(others)
-        order = [first, *(one for one in state.replicas if one != first)]
+        self.move_leader_to(partition, self._random.choice(others))
+
+    def move_leader_to(self, partition: TopicPartition, broker_id: int) -> None:
+        """Have this one of the in-sync set lead."""
+        state = self._cluster.state_of(partition)
+        if state is None or state.is_moving or broker_id not in state.isr:
+            return
+        order = [broker_id, *(one for one in state.replicas if one != broker_id)]
 
         async def ask(requests: AdminRequests) -> None:
             await requests.alter_reassignments(

@@ -18,7 +18,7 @@ from tidelog.sim.batch_producer import BatchProducer, ProducerPlan
 from tidelog.sim.batches import ACKS_ALL
 from tidelog.sim.client import SimulatedClient
 from tidelog.sim.transaction_ledger import Transaction, TransactionLedger
-from tidelog.sim.transactor import SimulatedTransactor
+from tidelog.sim.transactor import TIMEOUT_MS, SimulatedTransactor
 
 NEW_SHARE = 0.3
 RECENT = 8
@@ -112,6 +112,7 @@ class TransactionalRepeater(SimulatedTransactor):
             topic=topic,
             partition_count=partition_count,
             first_number=0,
+            timeout_ms=TIMEOUT_MS,
             is_version_2=is_version_2,
         )
         self._ids = ids

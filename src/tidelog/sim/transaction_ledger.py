@@ -32,11 +32,17 @@ class TransactionLedger:
     transactions: list[Transaction] = field(default_factory=list)
     refused: dict[int, int] = field(default_factory=dict)
     """How often each error code was answered."""
+    _by_name: dict[tuple[str, int], Transaction] = field(default_factory=dict, repr=False)
 
     def begin(self, transactional_id: str, number: int) -> Transaction:
         transaction = Transaction(transactional_id, number)
         self.transactions.append(transaction)
+        self._by_name[transactional_id, number] = transaction
         return transaction
+
+    def find(self, transactional_id: str, number: int) -> Transaction:
+        """One that was begun."""
+        return self._by_name[transactional_id, number]
 
     def note_refusal(self, code: int) -> None:
         self.refused[code] = self.refused.get(code, 0) + 1

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from functools import partial
 
 from tidelog.sim.checkers.transactions import TransactionsChecker
-from tidelog.sim.client import SimulatedClient
+from tidelog.sim.client import REQUEST_TIMEOUT_MS, SimulatedClient
 from tidelog.sim.observation import Cluster
 from tidelog.sim.process import Process
 from tidelog.sim.transaction_ledger import TransactionLedger
 from tidelog.sim.transaction_reader import CommittedReader
-from tidelog.sim.transactor import SimulatedTransactor
+from tidelog.sim.transactor import TIMEOUT_MS, SimulatedTransactor
 from tidelog.sim.world import World
 
 TRANSACTIONAL_IDS = ("txn-a", "txn-b")
@@ -25,6 +25,10 @@ ABANDONED_IDS = ("txn-x", "txn-y")
 ALL_IDS = (*TRANSACTIONAL_IDS, *ABANDONED_IDS)
 ABANDONED_AFTER_MAX_S = 50.0
 LIFE_MIN_S, LIFE_MAX_S = 3.0, 20.0
+TIMEOUTS_MS = (TIMEOUT_MS, 20_000)
+"""Of transactions: one that outlives most pauses of brokers is the longer one."""
+PATIENCE_MS = (1_200, REQUEST_TIMEOUT_MS)
+"""How long a producer waits for an answer: shorter than any session of a broker, or as long."""
 LIVES_ON_SHARE = 0.2
 LATE_SHARE = 0.2
 NUMBERS_OF_A_LIFE = 10_000
@@ -91,10 +95,18 @@ class SimulatedTransactions:
         life = self._lives[transactional_id]
         self._lives[transactional_id] = life + 1
         is_version_2 = self._random.random() < 0.5
+        timeout_ms = self._random.choice(TIMEOUTS_MS)
+        patience_ms = self._random.choice(PATIENCE_MS)
 
         async def transact(process: Process) -> None:
+            speaker = client(process)
+            speaker.timeout_ms = patience_ms
             transactor = self._transactor(
-                client(process), transactional_id, life=life, is_version_2=is_version_2
+                speaker,
+                transactional_id,
+                life=life,
+                timeout_ms=timeout_ms,
+                is_version_2=is_version_2,
             )
             transactor.is_stopping = self._is_resting
             self._newest[transactional_id] = transactor
@@ -111,7 +123,11 @@ class SimulatedTransactions:
 
         async def transact(process: Process) -> None:
             transactor = self._transactor(
-                client(process), transactional_id, life=0, is_version_2=is_version_2
+                client(process),
+                transactional_id,
+                life=0,
+                timeout_ms=TIMEOUT_MS,
+                is_version_2=is_version_2,
             )
             await transactor.run_until_it_dies()
 
@@ -119,7 +135,13 @@ class SimulatedTransactions:
             self._world.spawn(f"{transactional_id}-abandoned", transact)
 
     def _transactor(
-        self, client: SimulatedClient, transactional_id: str, *, life: int, is_version_2: bool
+        self,
+        client: SimulatedClient,
+        transactional_id: str,
+        *,
+        life: int,
+        timeout_ms: int,
+        is_version_2: bool,
     ) -> SimulatedTransactor:
         return SimulatedTransactor(
             client,
@@ -129,6 +151,7 @@ class SimulatedTransactions:
             topic=self._topic,
             partition_count=self._partition_count,
             first_number=life * NUMBERS_OF_A_LIFE,
+            timeout_ms=timeout_ms,
             is_version_2=is_version_2,
         )
 

@@ -53,6 +53,9 @@ ADD_OFFSETS_VERSION = 3
 ABORT_SHARE = 0.25
 OFFSETS_SHARE = 0.5
 DAWDLE_SHARE = 0.04
+THINK_SHARE = 0.3
+THINK_MAX_S = 1.0
+"""Between two records: whoever consumes, transforms and produces has something to do there."""
 LATE_S = (0.3, 2.0)
 PAUSE_ONCE_S = 1.0
 """So that nothing of what came before is still under way."""
@@ -92,6 +95,7 @@ class SimulatedTransactor:
         topic: str,
         partition_count: int,
         first_number: int,
+        timeout_ms: int,
         is_version_2: bool,
     ) -> None:
         """Numbers of its transactions, which are offsets of its group as well, begin where those
@@ -105,6 +109,7 @@ class SimulatedTransactor:
         self._topic = topic
         self._partition_count = partition_count
         self._number = first_number
+        self._timeout_ms = timeout_ms
         self._is_version_2 = is_version_2
         self._producer = NO_PRODUCER
         self._sequences: dict[int, int] = {}
@@ -162,7 +167,9 @@ class SimulatedTransactor:
         while True:
             request = InitProducerIdRequest(
                 transactional_id=TransactionalId(self._transactional_id),
-                transaction_timeout=i32Timedelta.parse(datetime.timedelta(milliseconds=TIMEOUT_MS)),
+                transaction_timeout=i32Timedelta.parse(
+                    datetime.timedelta(milliseconds=self._timeout_ms)
+                ),
                 producer_id=ProducerId(i64(-1)),
                 producer_epoch=i16(-1),
             )
@@ -191,7 +198,7 @@ class SimulatedTransactor:
         transaction = self._begin_transaction()
         await self._write(transaction)
         if random.random() < DAWDLE_SHARE:
-            # Longer than it may take: the coordinator ends it.
+            # Longer than it may take, for most: the coordinator ends it.
             await asyncio.sleep(TIMEOUT_MS / 1000 * random.uniform(0.8, 1.5))
         if self.be_overtaken is not None:
             await self._be_late(transaction, self.be_overtaken)
@@ -216,6 +223,8 @@ class SimulatedTransactor:
         for partition in partitions:
             for part in range(random.randint(1, 2)):
                 await self._produce(transaction, partition, part)
+                if random.random() < THINK_SHARE:
+                    await asyncio.sleep(random.uniform(0.0, THINK_MAX_S))
         if random.random() < OFFSETS_SHARE:
             await self._send_offsets(transaction)
 

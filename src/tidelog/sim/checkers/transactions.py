@@ -2,7 +2,7 @@
 
 P19  a reader of what is committed sees all records of a transaction or none
 P20  one that was said to be committed is seen; one that was said to be aborted, or that nobody
-     asked to commit, is not
+     has asked to commit yet, is not
 P21  none hangs: in the end all of a partition is stable, as far as it is committed
 P22  the offsets that it commits go with its records, and never go back
 P23  a producer's records are read once, in the order of its transactions
@@ -11,17 +11,24 @@ P23  a producer's records are read once, in the order of its transactions
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from tidelog.base.ids import Offset
 from tidelog.broker.partition_runner import PartitionRunner
+from tidelog.records.batch import BatchHeader, iter_headers
+from tidelog.records.control import ControlType, decode_transaction_end
+from tidelog.records.record import decode_records
 from tidelog.sim.observation import Cluster, Sight
 from tidelog.sim.transaction_ledger import Outcome, Transaction, TransactionLedger
 from tidelog.sim.transaction_reader import CommittedReader
+
+NOT_COMMITTED = "what nobody has asked to commit is not committed"
+READ_MAX_BYTES = 2**20
 
 Name = tuple[str, int]
 """A transactional id and the number of a transaction."""
 
 
 class TransactionsChecker:
-    """Looks once, when everything has come to rest."""
+    """Looks at what is committed, and at what was read of it when everything has come to rest."""
 
     def __init__(
         self,
@@ -37,9 +44,54 @@ class TransactionsChecker:
         self._readers = readers
         self._groups = groups
         self._rounds_at_rest: list[int] | None = None
+        self._looked_at = [0] * cluster.partition_count
+        """Up to where each partition."""
+        self._undecided: dict[tuple[int, int], set[Name]] = {}
+        """Transactions that a producer has written of to a partition, and not ended there."""
+
+    # -- while it runs ---------------------------------------------------------------------------
 
     def on_sight(self, sight: Sight, runner: PartitionRunner) -> None:
-        """Readers see nothing of replicas."""
+        """P20. In the end it could not be told: whoever asks to commit later makes up for it."""
+        start = max(self._looked_at[sight.partition], runner.log.log_start_offset)
+        if sight.high_watermark <= start:
+            return
+        read = runner.log.read(
+            Offset(start),
+            end_offset=Offset(sight.high_watermark),
+            max_bytes=READ_MAX_BYTES,
+            at_least_one=True,
+        )
+        contents = bytes(read.data)
+        for position, header in iter_headers(contents):
+            self._looked_at[sight.partition] = header.end_offset
+            if header.is_transactional:
+                self._look_at(
+                    sight.partition, header, contents[position : position + header.size_bytes]
+                )
+
+    def _look_at(self, partition: int, header: BatchHeader, batch: bytes) -> None:
+        place = (partition, header.producer_id)
+        records = decode_records(batch)
+        if not header.is_control:
+            values = [(record.value or b"").decode().split(":") for record in records]
+            named = {(parts[0], int(parts[1])) for parts in values if parts[0] in self._groups}
+            self._undecided.setdefault(place, set()).update(named)
+            return
+        (record,) = records
+        end = decode_transaction_end(record.key, record.value)
+        decided = self._undecided.pop(place, set())
+        if end is not None and end.control_type is ControlType.COMMIT:
+            for name in sorted(decided):
+                self._require_asked(self._ledger.find(*name))
+
+    def _require_asked(self, transaction: Transaction) -> None:
+        if transaction.outcome is Outcome.OPEN:
+            raise self._cluster.fail(
+                NOT_COMMITTED,
+                f"{transaction.transactional_id} number {transaction.number} is, and "
+                f"{transaction.outcome.value}",
+            )
 
     # -- coming to rest --------------------------------------------------------------------------
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from random import Random
 
+from tidelog.broker.internal_topics import INTERNAL_TOPICS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultPlan:
@@ -21,6 +23,10 @@ class FaultPlan:
     """Otherwise nothing that was written is ever gone, on any topic."""
     aimed_topics: tuple[str, ...]
     """Whose leaders are aimed at, of partitions that there are."""
+
+    @property
+    def aims_at_coordinators(self) -> bool:
+        return not INTERNAL_TOPICS.isdisjoint(self.aimed_topics)
 
     @classmethod
     def draw(

@@ -94,16 +94,16 @@ class ProcessFaults:
     # -- stopped for a while ---------------------------------------------------------------------
 
     def _pause(self) -> None:
-        self._pause_this(self._scene.victim(), self._scene.any_duration_s())
+        self.pause(self._scene.victim(), self._scene.any_duration_s())
 
     def _pause_leader(self) -> None:
         """It wakes up as a leader that others have replaced."""
-        self._pause_this(self._scene.leader(), self._scene.past_session_s())
+        self.pause(self._scene.leader(), self._scene.past_session_s())
 
     def _pause_controller(self) -> None:
-        self._pause_this(self._scene.cluster.controller(), self._scene.past_session_s())
+        self.pause(self._scene.cluster.controller(), self._scene.past_session_s())
 
-    def _pause_this(self, victim: SimulatedBroker | None, duration_s: float) -> None:
+    def pause(self, victim: SimulatedBroker | None, duration_s: float) -> None:
         scene = self._scene
         if victim is None or not scene.may_take(victim):
             return

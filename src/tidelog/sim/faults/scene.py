@@ -113,6 +113,11 @@ class Scene:
         ]
         return partitions[self.random.randrange(len(partitions))]
 
+    def any_partition_of(self, topic: str) -> TopicPartition | None:
+        """None while the topic has none."""
+        count = self.cluster.partition_count_of(topic)
+        return TopicPartition(topic, self.random.randrange(count)) if count else None
+
     def leader_of(self, partition: TopicPartition) -> SimulatedBroker | None:
         state = self.cluster.state_of(partition)
         return None if state is None else self.cluster.brokers.get(state.leader)

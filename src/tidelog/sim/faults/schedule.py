@@ -4,6 +4,7 @@ A fault begins, lasts, and ends; several may overlap. When the faults of a run a
 is mended at once and everybody is started.
 """
 
+from tidelog.sim.faults.comebacks import ComebackFaults
 from tidelog.sim.faults.coordination import CoordinationFaults
 from tidelog.sim.faults.disks import DiskFaults
 from tidelog.sim.faults.links import LinkFaults
@@ -29,6 +30,8 @@ class Faults:
         ]
         if any(len(broker.log_dirs) > 1 for broker in scene.brokers):
             self._kinds += LogDirFaults(scene, processes).kinds
+        if scene.plan.aims_at_coordinators:
+            self._kinds += ComebackFaults(scene, processes, operations).kinds
         self._weights = [kind.weight for kind in self._kinds]
 
     def start(self) -> None:
