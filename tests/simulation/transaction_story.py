@@ -8,6 +8,7 @@
 Each of these leads, and two of the others follow.
 """
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -45,6 +46,9 @@ PARTITION_COUNT = 2
 TRANSACTIONAL_ID = "copier"
 GROUP = "copiers"
 PRODUCER = "producer"
+LONG_TIMEOUT_MS = 60_000
+"""Of a transaction that is to outlive any pause."""
+
 HANGS = "the transaction hangs"
 
 ASSIGNMENTS = {
@@ -72,6 +76,21 @@ class Kind(NamedTuple):
 
 
 KINDS = [Kind(*one) for one in product((True, False), repeat=2)]
+
+
+class Hold:
+    """A place where a producer waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.is_reached = False
+        self._let_go = asyncio.Event()
+
+    async def wait(self) -> None:
+        self.is_reached = True
+        await self._let_go.wait()  # Ended by the test.
+
+    def let_go(self) -> None:
+        self._let_go.set()
 
 
 class Story:
@@ -116,20 +135,36 @@ class Story:
         self.checker = self._new_checker()
 
         async def transact(process: Process) -> None:
-            transactor = SimulatedTransactor(
-                self._client(process),
-                self.ledger,
-                transactional_id=TRANSACTIONAL_ID,
-                group=GROUP,
-                topic=OUTPUT,
-                partition_count=PARTITION_COUNT,
-                first_number=number,
-                timeout_ms=TIMEOUT_MS,
-                is_version_2=self._kind.is_version_2,
-            )
+            transactor = self._transactor(process, first_number=number, timeout_ms=TIMEOUT_MS)
             await transactor.run_once(is_commit=is_commit, on_begun=self._steps.begin)
 
         return self._cluster.world.spawn(name, transact)
+
+    def produce_twice(self, *, is_commit: bool, hold: "Hold") -> Process:
+        """A process that does two transactions and ends; within the second it is held."""
+
+        async def transact(process: Process) -> None:
+            transactor = self._transactor(process, first_number=0, timeout_ms=LONG_TIMEOUT_MS)
+            await transactor.run_twice(
+                is_commit=is_commit, on_begun=self._steps.begin, while_open=hold.wait
+            )
+
+        return self._cluster.world.spawn(PRODUCER, transact)
+
+    def _transactor(
+        self, process: Process, *, first_number: int, timeout_ms: int
+    ) -> SimulatedTransactor:
+        return SimulatedTransactor(
+            self._client(process),
+            self.ledger,
+            transactional_id=TRANSACTIONAL_ID,
+            group=GROUP,
+            topic=OUTPUT,
+            partition_count=PARTITION_COUNT,
+            first_number=first_number,
+            timeout_ms=timeout_ms,
+            is_version_2=self._kind.is_version_2,
+        )
 
     def _client(self, process: Process) -> SimulatedClient:
         network = self._cluster.network.attach(process, process.name)

@@ -12,7 +12,7 @@ epoch stays), half as those after (KIP-890: added by writing, a new epoch for ea
 
 import asyncio
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -152,15 +152,45 @@ class SimulatedTransactor:
         await self._begin()
         await asyncio.sleep(PAUSE_ONCE_S)
         on_begun()
-        transaction = self._begin_transaction()
+        with suppress(_Over):
+            await self._transact_everywhere(is_commit=is_commit)
+
+    async def run_twice(
+        self,
+        *,
+        is_commit: bool,
+        on_begun: Callable[[], object],
+        while_open: Callable[[], Awaitable[object]],
+    ) -> None:
+        """The same, and one more, which is committed.
+
+        `on_begun` is called before the first request of all. `while_open` is waited for within the
+        second transaction, when that has an offset of the group and lacks a record.
+        """
+        on_begun()
+        await self._begin()
         partitions = list(range(self._partition_count))
         with suppress(_Over):
+            await self._transact_everywhere(is_commit=is_commit)
+            transaction = self._begin_transaction()
             if not self._is_version_2:
                 await self._add_partitions(partitions)
-            for partition in partitions:
+            for partition in partitions[:-1]:
                 await self._produce(transaction, partition, 0)
             await self._send_offsets(transaction)
-            await self._end(transaction, is_commit=is_commit)
+            await while_open()
+            await self._produce(transaction, partitions[-1], 0)
+            await self._end(transaction, is_commit=True)
+
+    async def _transact_everywhere(self, *, is_commit: bool) -> None:
+        transaction = self._begin_transaction()
+        partitions = list(range(self._partition_count))
+        if not self._is_version_2:
+            await self._add_partitions(partitions)
+        for partition in partitions:
+            await self._produce(transaction, partition, 0)
+        await self._send_offsets(transaction)
+        await self._end(transaction, is_commit=is_commit)
 
     async def _begin(self) -> None:
         """A producer id, or a new epoch of the one there was; whoever had it before is fenced."""
