@@ -8,6 +8,8 @@ id of its own in a header, so nothing is dropped and all of it is remembered.
     full batches   megabytes over a bare socket, where the client costs nothing
     duplicates     the same batches again: nothing is stored
     memory         of a million ids in one partition's index
+    copies         what one id costs an index that is told of it again and again, in as many
+                   different ids
 """
 
 import os
@@ -40,12 +42,14 @@ CONFIGS = {
 }
 AT_MOST_HALF_IS_LOST = Target(requirement="D5", of=WITH, against=WITHOUT, at_least=0.5)
 BYTES_AN_ID = Target(requirement="D5", of=WITH, against=None, at_most=57)
+NO_MORE_THAN_OTHERS = Target(requirement="D5", of=WITH, against=None, at_most=2)
 VALUE = (b"%d" * 200)[:512] + uuid.uuid4().bytes * 32
 PARTITION_COUNT = 12
 RECORD_COUNT = 200_000
 BATCH_RECORDS = 900
 BATCH_COUNT = 100
 ID_COUNT = 1_000_000
+COPY_COUNT = 40_000
 ACKS = 1
 
 
@@ -55,6 +59,7 @@ def measure(bench: Bench) -> None:
         _measure_client(bench, broker, codec)
     _measure_full_batches(bench, broker)
     _measure_memory(bench)
+    _measure_copies(bench)
 
 
 def _measure_client(bench: Bench, broker: Subject, codec: str) -> None:
@@ -152,6 +157,34 @@ def _measure_memory(bench: Bench) -> None:
         grown_bytes = resident_mib(os.getpid()) * 2**20 - before_bytes
         # What an earlier round gave back to the allocator is taken again without growing.
         memory.record(WITH, max(grown_bytes, table.size_bytes) / count)
+
+
+def _measure_copies(bench: Bench) -> None:
+    """As a topic has them that is told to look for duplicates when it is full of them."""
+    ratio = bench.metric(Metric("copies of one id", "times different ids", (NO_MORE_THAN_OTHERS,)))
+    count = bench.count(COPY_COUNT)
+    copies = [fingerprint(b"hot")] * count
+    for _ in range(bench.rounds):
+        different = [fingerprint(uuid.uuid4().bytes) for _ in range(count)]
+        ratio.record(WITH, _cpu_seconds_of_an_index(copies) / _cpu_seconds_of_an_index(different))
+
+
+def _cpu_seconds_of_an_index(prints: Sequence[bytes]) -> float:
+    """That adds them, is asked for all of them, and forgets them."""
+    batches = [
+        b"".join(
+            ENTRY.pack(one, delta) for delta, one in enumerate(prints[at : at + BATCH_RECORDS])
+        )
+        for at in range(0, len(prints), BATCH_RECORDS)
+    ]
+    table = new_table(secrets.token_bytes(HASH_KEY_BYTES))
+    started_s = time.thread_time()
+    for number, batch in enumerate(batches):
+        table.add(batch, number * BATCH_RECORDS, 0, False)
+    for batch in batches:
+        table.find(batch, -1, 0)
+    table.forget(0, 0, len(prints))
+    return time.thread_time() - started_s
 
 
 if __name__ == "__main__":

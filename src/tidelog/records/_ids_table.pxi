@@ -17,8 +17,14 @@ cdef enum:
 
 cdef int _CHUNK_BITS = 10
 cdef int64_t _CHUNK = 1 << _CHUNK_BITS
+
+# In an entry's offset, with what its id has to do with others. Of those that are no more it is negative.
 cdef int64_t _PENDING = <int64_t>1 << 62
-cdef int64_t _DEAD = -1
+cdef int64_t _SHARED = <int64_t>1 << 61  # Of one that is pending: there was another with its id.
+cdef int64_t _OFFSETS = _SHARED - 1
+cdef int64_t _SUPERSEDED = -1  # By a newer one that counts. It has no slot, and is not asked for again.
+cdef int64_t _TAKEN_OUT = -2  # Its slot may still be there.
+
 cdef uint64_t _NUMBERS = 0xFFFFFFFF
 cdef uint64_t _SLOTS_MIN = 64
 
@@ -30,11 +36,29 @@ cdef struct Entry:
     int64_t time_ms
 
 
+# The slots that entries with one id have.
+cdef struct Copies:
+    int64_t decided  # The number of the newest that is; -1: there is none.
+    int64_t decided_at
+    int64_t pending  # The same of those that are pending. It may be -1 where a slot is left, of one that was aborted.
+    int64_t pending_at
+    int64_t empty_at  # Where the search ended.
+
+
 cdef inline uint64_t _tag(const HashKey *hash_key, const void *fingerprint) noexcept nogil:
     """32 bits that whoever makes ids cannot foresee: not those of the fingerprint, which anybody can choose."""
     cdef uint64_t digest[2]
     _siphash(hash_key, <const uint8_t *>fingerprint, 16, digest)
     return digest[0] & _NUMBERS
+
+
+cdef inline bint _is_decided(const Entry *entry) noexcept nogil:
+    return entry.offset >= 0 and not entry.offset & _PENDING
+
+
+cdef inline uint64_t _numbered(uint64_t tag, int64_t number) noexcept nogil:
+    """A slot."""
+    return (tag << 32) | (<uint64_t>number % _NUMBERS + 1)
 
 
 cdef class IdTable:
@@ -43,9 +67,23 @@ cdef class IdTable:
     Entries lie in chunks in the order in which they were added, numbered without end. A slot holds the number of an
     entry modulo 2^32 - 1, plus one (0 is an empty slot), below its tag. That also says where its search begins, so that
     slots can move without a look at the entries.
+
+    However many entries have one id, they have two slots at the most: that of the newest which is decided, and that of
+    the newest which is pending. Times and offsets ascend with the numbers, so while an entry is remembered that is decided,
+    none before it can be the answer, whatever becomes of it: it is superseded. The pending ones behind that have a chain,
+    from the newest to the oldest, in `_links`, of which there is none where no id has several.
+
+    Invariants:
+
+        I1  An entry that is decided and not superseded has a slot.
+        I2  One that is pending has a slot, or is in the chain that begins at the slot of a newer one.
+        I3  In a chain, those before the first that is decided or superseded are pending or aborted.
     """
 
     cdef Entry **_chunks
+    cdef uint32_t **_links
+    """Of each chunk, how far it is from each entry to the next of its chain, which is older; 0: it ends. May be NULL."""
+    cdef Py_ssize_t _link_chunks
     cdef Py_ssize_t _chunk_count
     cdef Py_ssize_t _chunk_room
     cdef int64_t _base
@@ -68,7 +106,9 @@ cdef class IdTable:
         cdef Py_ssize_t number
         for number in range(self._chunk_count):
             free(self._chunks[number])
+            free(self._links[number])
         free(self._chunks)
+        free(self._links)
         free(self._slots)
 
     def __len__(self):
@@ -78,7 +118,8 @@ cdef class IdTable:
     def size_bytes(self):
         return (
             self._chunk_count * _CHUNK * sizeof(Entry)
-            + self._chunk_room * sizeof(Entry *)
+            + self._link_chunks * _CHUNK * sizeof(uint32_t)
+            + self._chunk_room * (sizeof(Entry *) + sizeof(uint32_t *))
             + self._slot_count * sizeof(uint64_t)
         )
 
@@ -97,7 +138,7 @@ cdef class IdTable:
         return &self._chunks[at >> _CHUNK_BITS][at & (_CHUNK - 1)]
 
     cdef inline uint64_t _slot(self, Entry *entry, int64_t number) noexcept nogil:
-        return (_tag(&self._hash_key, entry) << 32) | (<uint64_t>number % _NUMBERS + 1)
+        return _numbered(_tag(&self._hash_key, entry), number)
 
     cdef inline void _fetch_ahead(self, uint64_t tag) noexcept nogil:
         FETCH_AHEAD(&self._slots[tag & (self._slot_count - 1)])
@@ -105,6 +146,72 @@ cdef class IdTable:
     cdef inline int64_t _number_in(self, uint64_t slot) noexcept nogil:
         cdef uint64_t first = <uint64_t>self.first_number % _NUMBERS
         return self.first_number + <int64_t>(((slot & _NUMBERS) - 1 + _NUMBERS - first) % _NUMBERS)
+
+    # -- entries with one id
+
+    cdef void _find_copies(self, const Entry *entry, uint64_t tag, Copies *copies) noexcept nogil:
+        """The slots of entries with its id, its own if it has one among them."""
+        cdef uint64_t mask = self._slot_count - 1
+        cdef uint64_t at = tag & mask
+        cdef int64_t number
+        cdef Entry *other
+        copies.decided = copies.decided_at = copies.pending = copies.pending_at = -1
+        while self._slots[at]:
+            if self._slots[at] >> 32 == tag:
+                number = self._number_in(self._slots[at])
+                other = self._entry(number)
+                if other.low == entry.low and other.high == entry.high:
+                    if _is_decided(other):
+                        copies.decided = number
+                        copies.decided_at = <int64_t>at
+                    else:
+                        copies.pending_at = <int64_t>at
+                        copies.pending = self._newest_pending(at, number)
+            at = (at + 1) & mask
+        copies.empty_at = <int64_t>at
+
+    cdef int64_t _newest_pending(self, uint64_t at, int64_t number) noexcept nogil:
+        """Of the chain that begins with `number`, in the slot `at`; -1: none.
+
+        The slot moves on with it, or to the last that was aborted: nobody passes the others again.
+        """
+        cdef int64_t newest = number
+        cdef int64_t last = number
+        while newest >= 0 and self._entry(newest).offset < 0:
+            last = newest
+            newest = self._older(newest)
+        if newest >= 0 and _is_decided(self._entry(newest)):
+            newest = -1  # I3
+        if newest >= 0:
+            last = newest
+        if last != number:
+            self._slots[at] = _numbered(self._slots[at] >> 32, last)
+        return newest
+
+    cdef inline int64_t _older(self, int64_t number) noexcept nogil:
+        """The next of the chain that is still remembered; -1: none."""
+        cdef int64_t at = number - self._base
+        cdef uint32_t *links = self._links[at >> _CHUNK_BITS]
+        cdef int64_t distance = 0 if links == NULL else links[at & (_CHUNK - 1)]
+        return -1 if distance == 0 or number - distance < self.first_number else number - distance
+
+    cdef bint _link(self, int64_t number, int64_t older) noexcept nogil:
+        """False: there is no memory."""
+        cdef int64_t at = number - self._base
+        cdef uint32_t **links = &self._links[at >> _CHUNK_BITS]
+        if links[0] == NULL:
+            links[0] = <uint32_t *>calloc(_CHUNK, sizeof(uint32_t))
+            if links[0] == NULL:
+                return False
+            self._link_chunks += 1
+        links[0][at & (_CHUNK - 1)] = <uint32_t>(number - older)
+        return True
+
+    cdef void _supersede(self, int64_t number) noexcept nogil:
+        """An entry that will have no slot, and those before it in its chain; -1: nothing."""
+        while number >= 0 and self._entry(number).offset != _SUPERSEDED:
+            self._entry(number).offset = _SUPERSEDED
+            number = self._older(number)
 
     # -- adding
 
@@ -131,15 +238,46 @@ cdef class IdTable:
                     slots[number - start] = self._slot(entry, first + number)
                     self._fetch_ahead(slots[number - start] >> 32)
                 for number in range(start, end):
-                    self._put(slots[number - start])
+                    if not self._put_entry(first + number, slots[number - start], is_pending):
+                        with gil:
+                            raise MemoryError
+                    self.end_number += 1
                 start = end
-        self.end_number = first + count
-        self._used += count
         return first
+
+    cdef bint _put_entry(self, int64_t number, uint64_t slot, bint is_pending) noexcept nogil:
+        """False: there is no memory, and the entry has no slot."""
+        cdef Copies copies
+        self._find_copies(self._entry(number), slot >> 32, &copies)
+        if copies.decided_at < 0 and copies.pending_at < 0:
+            self._slots[copies.empty_at] = slot
+            self._used += 1
+        elif is_pending:
+            if copies.pending >= 0:
+                if not self._link(number, copies.pending):
+                    return False
+                self._entry(copies.pending).offset |= _SHARED
+            self._entry(number).offset |= _SHARED
+            if copies.pending_at >= 0:
+                self._slots[copies.pending_at] = slot
+            else:
+                self._slots[copies.empty_at] = slot
+                self._used += 1
+        else:
+            self._supersede(copies.decided)
+            self._supersede(copies.pending)
+            if copies.decided_at < 0:
+                self._slots[copies.pending_at] = slot
+            else:
+                self._slots[copies.decided_at] = slot
+                if copies.pending_at >= 0:
+                    self._take(self._slots[copies.pending_at])
+        return True
 
     cdef int _make_room(self, int64_t count) except -1:
         cdef uint64_t wanted = self._slot_count
         cdef Entry **chunks
+        cdef uint32_t **links
         while (self._used + count) * 3 > wanted * 2:
             wanted *= 2
         if wanted != self._slot_count:
@@ -152,10 +290,17 @@ cdef class IdTable:
                 if chunks == NULL:
                     raise MemoryError
                 self._chunks = chunks
+                links = <uint32_t **>realloc(
+                    self._links, (self._chunk_room * 2 + 8) * sizeof(uint32_t *)
+                )
+                if links == NULL:
+                    raise MemoryError
+                self._links = links
                 self._chunk_room = self._chunk_room * 2 + 8
             self._chunks[self._chunk_count] = <Entry *>malloc(_CHUNK * sizeof(Entry))
             if self._chunks[self._chunk_count] == NULL:
                 raise MemoryError
+            self._links[self._chunk_count] = NULL
             self._chunk_count += 1
         return 0
 
@@ -168,9 +313,10 @@ cdef class IdTable:
             raise MemoryError
         self._slots = slots
         self._slot_count = slot_count
-        for at in range(before_count):
-            if before[at]:
-                self._put(before[at])
+        with nogil:
+            for at in range(before_count):
+                if before[at]:
+                    self._put(before[at])
         free(before)
         return 0
 
@@ -184,11 +330,13 @@ cdef class IdTable:
     # -- removing
 
     cdef inline void _take(self, uint64_t slot) noexcept nogil:
-        """Those behind it that could not be where their search begins move up."""
+        """Empty it, if it is there. Those behind it that could not be where their search begins move up."""
         cdef uint64_t mask = self._slot_count - 1
         cdef uint64_t at = (slot >> 32) & mask
         cdef uint64_t following, home
         while self._slots[at] != slot:
+            if self._slots[at] == 0:
+                return
             at = (at + 1) & mask
         following = at
         while True:
@@ -202,34 +350,40 @@ cdef class IdTable:
         self._slots[at] = 0
         self._used -= 1
 
-    def forget(self, int64_t time_ms, int64_t count_max):
+    def forget(self, int64_t time_ms, int64_t count_max, int64_t at_most):
         cdef int64_t before = self.first_number
+        cdef int64_t end = before + min(at_most, self.end_number - before)
         cdef Py_ssize_t freed, number
-        while self._forget_some(time_ms, count_max) == _AHEAD:
+        while self._forget_some(time_ms, count_max, end) == _AHEAD:
             pass
         freed = (self.first_number - self._base) >> _CHUNK_BITS
         if freed:
             for number in range(freed):
                 free(self._chunks[number])
+                self._link_chunks -= self._links[number] != NULL
+                free(self._links[number])
             self._chunk_count -= freed
             memmove(self._chunks, self._chunks + freed, self._chunk_count * sizeof(Entry *))
+            memmove(self._links, self._links + freed, self._chunk_count * sizeof(uint32_t *))
             self._base += freed * _CHUNK
         if self._used * 8 < self._slot_count and self._slot_count > _SLOTS_MIN:
             self._resize(self._slot_count // 2)
         return self.first_number - before
 
-    cdef int64_t _forget_some(self, int64_t time_ms, int64_t count_max) noexcept nogil:
+    cdef int64_t _forget_some(
+        self, int64_t time_ms, int64_t count_max, int64_t end
+    ) noexcept nogil:
         """How many it were: _AHEAD at most; fewer if that was all."""
         cdef uint64_t slots[_AHEAD]
         cdef int64_t number = self.first_number
-        cdef int64_t end = min(number + _AHEAD, self.end_number)
         cdef int64_t count = 0, place, forgotten
         cdef Entry *entry
+        end = min(number + _AHEAD, end)
         while number < end:
             entry = self._entry(number)
             if entry.time_ms > time_ms and self.end_number - number <= count_max:
                 break
-            if entry.offset != _DEAD:
+            if entry.offset != _SUPERSEDED:
                 slots[count] = self._slot(entry, number)
                 self._fetch_ahead(slots[count] >> 32)
                 count += 1
@@ -243,22 +397,45 @@ cdef class IdTable:
     def settle(self, int64_t first, int64_t count, bint is_committed):
         cdef int64_t number
         cdef Entry *entry
-        for number in range(max(first, self.first_number), first + count):
+        # From the newest on: of many with one id, the first that is committed supersedes the others.
+        for number in range(first + count - 1, max(first, self.first_number) - 1, -1):
             entry = self._entry(number)
-            if is_committed:
-                entry.offset &= ~_PENDING
+            if entry.offset < 0:
+                continue
+            if not is_committed:
+                entry.offset = _TAKEN_OUT
+            elif entry.offset & _SHARED:
+                self._commit_shared(entry, number)
             else:
-                self._take(self._slot(entry, number))
-                entry.offset = _DEAD
+                entry.offset &= ~_PENDING
+
+    cdef int _commit_shared(self, Entry *entry, int64_t number) except -1:
+        cdef Copies copies
+        cdef uint64_t slot = self._slot(entry, number)
+        if (self._used + 1) * 3 > self._slot_count * 2:
+            self._resize(self._slot_count * 2)
+        self._find_copies(entry, slot >> 32, &copies)
+        self._supersede(copies.decided)
+        self._supersede(self._older(number))
+        entry.offset &= _OFFSETS
+        if number == copies.pending:  # Its slot is now that of the newest which is decided.
+            if copies.decided_at >= 0:
+                self._take(self._slots[copies.decided_at])
+        elif copies.decided_at >= 0:
+            self._slots[copies.decided_at] = slot
+        else:
+            self._slots[copies.empty_at] = slot
+            self._used += 1
+        return 0
 
     # -- asking
 
     def find(self, bytes entries, int64_t oldest_ms, int64_t log_start_offset):
         cdef const char *data = PyBytes_AS_STRING(entries)
         cdef int64_t count = len(entries) // _ENTRY
-        cdef int64_t place, number, end, start = 0
+        cdef int64_t place, number, end, offset, start = 0
         cdef uint64_t tags[_AHEAD]
-        found = None
+        cdef list places = [], offsets = [], undecided = []
         while start < count:
             end = min(start + _AHEAD, count)
             for place in range(start, end):
@@ -269,39 +446,36 @@ cdef class IdTable:
                     data + place * _ENTRY, tags[place - start], oldest_ms, log_start_offset
                 )
                 if number >= 0:
-                    if found is None:
-                        found = []
-                    found.append((place, number, self._entry(number).offset & ~_PENDING,
-                                  (self._entry(number).offset & _PENDING) != 0))
+                    offset = self._entry(number).offset & _OFFSETS
+                    places.append(place)
+                    offsets.append(offset)
+                    if not _is_decided(self._entry(number)):
+                        undecided.append((number, offset))
             start = end
-        return found
+        return (places, offsets, undecided) if places else None
 
     cdef int64_t _find(
         self, const char *digest, uint64_t tag, int64_t oldest_ms, int64_t log_start_offset
     ) noexcept nogil:
         """The newest that is decided, else the newest that is pending; -1: none."""
-        cdef uint64_t mask = self._slot_count - 1
-        cdef uint64_t low, high, slot
-        cdef uint64_t at = tag & mask
-        cdef int64_t number, best = -1, best_pending = -1
+        cdef Entry asked
+        cdef Copies copies
+        memcpy(&asked, digest, 16)
+        self._find_copies(&asked, tag, &copies)
+        if self._counts(copies.decided, oldest_ms, log_start_offset):
+            return copies.decided
+        if self._counts(copies.pending, oldest_ms, log_start_offset):
+            return copies.pending
+        return -1
+
+    cdef inline bint _counts(
+        self, int64_t number, int64_t oldest_ms, int64_t log_start_offset
+    ) noexcept nogil:
         cdef Entry *entry
-        memcpy(&low, digest, 8)
-        memcpy(&high, digest + 8, 8)
-        while True:
-            slot = self._slots[at]
-            if slot == 0:
-                break
-            if slot >> 32 == tag:
-                number = self._number_in(slot)
-                entry = self._entry(number)
-                if entry.low == low and entry.high == high and entry.time_ms > oldest_ms:
-                    if (entry.offset & ~_PENDING) >= log_start_offset:
-                        if entry.offset & _PENDING:
-                            best_pending = max(best_pending, number)
-                        else:
-                            best = max(best, number)
-            at = (at + 1) & mask
-        return best if best >= 0 else best_pending
+        if number < 0:
+            return False
+        entry = self._entry(number)
+        return entry.time_ms > oldest_ms and (entry.offset & _OFFSETS) >= log_start_offset
 
 
 def repeated(bytes entries, bytes hash_key):

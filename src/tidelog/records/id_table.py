@@ -3,11 +3,18 @@
 A table only remembers; what that means is decided in `core/deduplication/index.py`. Entries are
 numbered from 0 on, without end. They are added at the end and forgotten from the start, so those
 that are remembered are always a stretch of the log. An entry may be *pending*, and is then settled:
-kept, or taken out. One id may be there several times.
+kept, or taken out.
+
+One id may be there any number of times: in a log that is older than the setting, or when its window
+has passed again and again. The newest counts, and one that is decided before any that is pending.
+So whatever is before a decided one is *superseded*, and never asked for again: it has been there
+for longer, and is forgotten first. Only the pending ones behind it can still become the newest, or
+cease to be, and only those are kept apart. So no work depends on how many have one id.
 
 The compiled table (`_ids_table.pxi`) takes 32 bytes for an entry, in the order of numbers, and 8
 for a slot of an open-addressing table of which between a third and two thirds are used: 44 to 56
-bytes in all. Clients choose ids, and with them fingerprints; where an entry is searched for comes
+bytes in all; 32 for one that is superseded, and 4 more for those near pending ones that share an
+id. Clients choose ids, and with them fingerprints; where an entry is searched for comes
 from a hash of its fingerprint with a key that they do not know, so that nobody can have many of
 them searched one after the other. Nothing that a table answers depends on that key.
 
@@ -15,20 +22,23 @@ The one here is for machines without a compiler, and to compare with; it takes a
 """
 
 from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+from tidelog.base.ids import Offset
 from tidelog.records.compiled import compiled
 from tidelog.records.ids import ENTRY
 
 
 class Found(NamedTuple):
-    """An id of a batch that is in the table."""
+    """Ids of a batch that are in the table."""
 
-    place: int
-    """Which of the batch's entries."""
-    number: int
-    offset: int
-    is_pending: bool
+    places: list[int]
+    """Which of the batch's entries, ascending."""
+    offsets: list[Offset]
+    """Of the copies that are there."""
+    undecided: list[tuple[int, int]]
+    """Number and offset of those of them that are pending."""
 
 
 class IdTable(Protocol):
@@ -46,11 +56,18 @@ class IdTable(Protocol):
         ...
 
     def add(self, entries: bytes, base_offset: int, time_ms: int, is_pending: bool) -> int:
-        """Remember all of `entries`; the number of the first. Times must not go back."""
+        """Remember all of `entries`; the number of the first.
+
+        Neither times nor offsets go back. (A batch that was stored unread may have its records in
+        any order; what counts is then the last of them in it.)
+        """
         ...
 
-    def forget(self, time_ms: int, count_max: int) -> int:
-        """Forget, from the start, what was added at `time_ms` or before, or is too much."""
+    def forget(self, time_ms: int, count_max: int, at_most: int) -> int:
+        """Forget, from the start, what was added at `time_ms` or before, or is too much.
+
+        But `at_most` of it now. How many it were.
+        """
         ...
 
     def settle(self, first: int, count: int, is_committed: bool) -> None:
@@ -59,23 +76,26 @@ class IdTable(Protocol):
 
     def find(
         self, entries: bytes, oldest_ms: int, log_start_offset: int
-    ) -> list[tuple[int, int, int, bool]] | None:
+    ) -> tuple[list[int], list[Offset], list[tuple[int, int]]] | None:
         """Those of `entries` that were added after `oldest_ms` at `log_start_offset` or later.
 
         Of several with one id: the newest, and one that is pending only if no other is there.
+        The fields of `Found`; None if there is none.
         """
         ...
 
 
 class _Entry:
-    __slots__ = ("fingerprint", "is_dead", "is_pending", "offset", "time_ms")
+    __slots__ = ("fingerprint", "is_aborted", "is_pending", "offset", "older", "time_ms")
 
     def __init__(self, fingerprint: bytes, offset: int, time_ms: int, is_pending: bool) -> None:
         self.fingerprint = fingerprint
         self.offset = offset
         self.time_ms = time_ms
         self.is_pending = is_pending
-        self.is_dead = False
+        self.is_aborted = False
+        self.older = -1
+        """Of one that was added as pending: the number of the newest such before it."""
 
 
 class IdTableInPython:
@@ -84,7 +104,10 @@ class IdTableInPython:
     def __init__(self, _hash_key: bytes) -> None:
         self.first_number = 0
         self._entries: deque[_Entry] = deque()
-        self._numbers: dict[bytes, tuple[int, ...]] = {}
+        # Of each id, the number of its newest entry that is decided, and of its newest that is
+        # pending if that is behind it.
+        self._decided: dict[bytes, int] = {}
+        self._pending: dict[bytes, int] = {}
 
     @property
     def end_number(self) -> int:
@@ -97,63 +120,78 @@ class IdTableInPython:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def _entry(self, number: int) -> _Entry:
+        return self._entries[number - self.first_number]
+
     def add(self, entries: bytes, base_offset: int, time_ms: int, is_pending: bool) -> int:
         first = self.end_number
-        for fingerprint, delta in ENTRY.iter_unpack(entries):
-            numbers = self._numbers.get(fingerprint, ())
-            self._numbers[fingerprint] = (*numbers, self.end_number)
-            self._entries.append(_Entry(fingerprint, base_offset + delta, time_ms, is_pending))
+        for number, (fingerprint, delta) in enumerate(ENTRY.iter_unpack(entries), first):
+            entry = _Entry(fingerprint, base_offset + delta, time_ms, is_pending)
+            self._entries.append(entry)
+            if is_pending:
+                entry.older = self._pending.get(fingerprint, -1)
+                self._pending[fingerprint] = number
+            else:
+                self._decided[fingerprint] = number
+                self._pending.pop(fingerprint, None)
         return first
 
-    def forget(self, time_ms: int, count_max: int) -> int:
+    def forget(self, time_ms: int, count_max: int, at_most: int) -> int:
         before = self.first_number
-        entries = self._entries
-        while entries and (entries[0].time_ms <= time_ms or len(entries) > count_max):
-            if not entries[0].is_dead:
-                self._take(self.first_number, entries[0])
-            entries.popleft()
+        end = before + min(at_most, len(self._entries))
+        while self.first_number < end:
+            entry = self._entries[0]
+            if entry.time_ms > time_ms and len(self._entries) <= count_max:
+                break
+            for newest in (self._decided, self._pending):
+                if newest.get(entry.fingerprint) == self.first_number:
+                    del newest[entry.fingerprint]
+            self._entries.popleft()
             self.first_number += 1
         return self.first_number - before
 
-    def _take(self, number: int, entry: _Entry) -> None:
-        left = tuple(one for one in self._numbers[entry.fingerprint] if one != number)
-        if left:
-            self._numbers[entry.fingerprint] = left
-        else:
-            del self._numbers[entry.fingerprint]
-
     def settle(self, first: int, count: int, is_committed: bool) -> None:
         for number in range(max(first, self.first_number), first + count):
-            entry = self._entries[number - self.first_number]
+            entry = self._entry(number)
             entry.is_pending = False
-            if not is_committed:
-                self._take(number, entry)
-                entry.is_dead = True
+            entry.is_aborted = not is_committed
+            decided = self._decided.get(entry.fingerprint, -1)
+            if is_committed and decided < number:
+                decided = self._decided[entry.fingerprint] = number
+            if self._pending.get(entry.fingerprint) == number:
+                self._go_back(entry, max(decided, self.first_number - 1))
+
+    def _go_back(self, entry: _Entry, beyond: int) -> None:
+        """The newest pending one is so no more. The next, behind `beyond`, is in its place."""
+        older = entry.older
+        while older > beyond and self._entry(older).is_aborted:
+            older = self._entry(older).older
+        if older > beyond:
+            self._pending[entry.fingerprint] = older
+        else:
+            del self._pending[entry.fingerprint]
 
     def find(
         self, entries: bytes, oldest_ms: int, log_start_offset: int
-    ) -> list[tuple[int, int, int, bool]] | None:
-        found = []
+    ) -> tuple[list[int], list[Offset], list[tuple[int, int]]] | None:
+        found = Found([], [], [])
         for place, (fingerprint, _) in enumerate(ENTRY.iter_unpack(entries)):
-            best = self._newest(fingerprint, oldest_ms, log_start_offset)
-            if best is not None:
-                number, entry = best
-                found.append((place, number, entry.offset, entry.is_pending))
-        return found or None
+            for number in self._newest(fingerprint):
+                entry = self._entry(number)
+                if entry.time_ms > oldest_ms and entry.offset >= log_start_offset:
+                    found.places.append(place)
+                    found.offsets.append(Offset(entry.offset))
+                    if entry.is_pending:
+                        found.undecided.append((number, entry.offset))
+                    break
+        return found if found.places else None
 
-    def _newest(
-        self, fingerprint: bytes, oldest_ms: int, log_start_offset: int
-    ) -> tuple[int, _Entry] | None:
-        known = [
-            (number, self._entries[number - self.first_number])
-            for number in self._numbers.get(fingerprint, ())
-        ]
-        known = [
-            (number, entry)
-            for number, entry in known
-            if entry.time_ms > oldest_ms and entry.offset >= log_start_offset
-        ]
-        return max(known, key=lambda one: (not one[1].is_pending, one[0]), default=None)
+    def _newest(self, fingerprint: bytes) -> Iterator[int]:
+        """What counts of an id, and what does where that does not any more."""
+        if fingerprint in self._decided:
+            yield self._decided[fingerprint]
+        if fingerprint in self._pending:
+            yield self._pending[fingerprint]
 
 
 def repeated_in_python(entries: bytes, _hash_key: bytes) -> list[tuple[int, int]] | None:

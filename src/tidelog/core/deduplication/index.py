@@ -46,7 +46,13 @@ from tidelog.records.digest import BatchDigest, BatchKind
 from tidelog.records.id_table import Found, new_table, repeated
 from tidelog.records.ids import ENTRY
 
-FOREVER_MS = 2**62
+FOREVER = 2**62
+
+FORGOTTEN_AT_ONCE = 4_096
+"""So many entries, and as many as a batch adds, are let go with it. When the log's time leaps, all
+that there is may have passed: it does not count any more, and goes batch by batch."""
+
+NOTHING = Found([], [], [])
 
 
 class Duplicates(NamedTuple):
@@ -59,7 +65,7 @@ class Duplicates(NamedTuple):
     @property
     def end_offset(self) -> Offset:
         """What has to be committed before the drop may be acknowledged."""
-        return Offset(max((offset or 0) for offset in self.offsets) + 1)
+        return Offset(max(filter(None, self.offsets), default=0) + 1)
 
 
 class IdIndex:
@@ -131,31 +137,32 @@ class IdIndex:
         """
         if not entries:
             return None  # G2
-        known = self._table.find(entries, timestamp_ms - self._window_ms, log_start_offset)
+        oldest_ms = max(timestamp_ms - self._window_ms, self._forgotten_ms)
+        known = self._table.find(entries, oldest_ms, log_start_offset)
         within = repeated(entries, self._hash_key)
         if known is None and within is None:
             return None
-        first_offsets: dict[int, Offset | None] = {}
-        for found in (Found(*one) for one in known or ()):
-            if found.is_pending:
-                self._refuse_undecided(found, producer_id)
-            first_offsets[found.place] = Offset(found.offset)
-        for place, first in within or ():
+        found = NOTHING if known is None else Found(*known)
+        for number, offset in found.undecided:
+            self._refuse_undecided(number, offset, producer_id)
+        if within is None:
+            return Duplicates(_deltas(entries, found.places), tuple(found.offsets))
+        first_offsets: dict[int, Offset | None] = dict(
+            zip(found.places, found.offsets, strict=True)
+        )
+        for place, first in within:
             first_offsets.setdefault(place, first_offsets.get(first))
         places = sorted(first_offsets)
-        return Duplicates(
-            tuple(_delta(entries, place) for place in places),
-            tuple(first_offsets[place] for place in places),
-        )
+        return Duplicates(_deltas(entries, places), tuple(first_offsets[place] for place in places))
 
-    def _refuse_undecided(self, found: Found, producer_id: int) -> None:
-        holder = self._holder(found.number)
+    def _refuse_undecided(self, number: int, offset: int, producer_id: int) -> None:
+        holder = self._holder(number)
         if holder == producer_id and producer_id != NO_PRODUCER_ID:
             return
         raise RequestRefused(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"a record's id is in an open transaction of producer {holder}, at offset "
-            f"{found.offset}: whether it is a duplicate is known when that ends",
+            f"{offset}: whether it is a duplicate is known when that ends",
         )  # G3
 
     def _holder(self, number: int) -> int:
@@ -180,7 +187,7 @@ class IdIndex:
                 pass
             case BatchKind.PLAIN | BatchKind.TRANSACTIONAL:
                 self._add(digest)
-        self._forget()
+        self._forget(len(digest.entries) // ENTRY.size)
 
     def _add(self, digest: BatchDigest) -> None:
         self.log_time_ms = max(self.log_time_ms, digest.max_timestamp_ms)
@@ -192,16 +199,24 @@ class IdIndex:
             added = (first, len(digest.entries) // ENTRY.size)
             self._pending.setdefault(digest.producer_id, []).append(added)
 
-    def _forget(self) -> None:
-        self._table.forget(self.log_time_ms - self._remembered_ms, FOREVER_MS)
+    @property
+    def _forgotten_ms(self) -> int:
+        """What was seen at this time or before does not count, also if it is there for a while."""
+        return self.log_time_ms - self._remembered_ms
+
+    def _forget(self, added_count: int) -> None:
+        at_most = FORGOTTEN_AT_ONCE + added_count
+        self._table.forget(self._forgotten_ms, FOREVER, at_most)
+        # So many were added at most, or more than that were just forgotten.
         if len(self._table) > self._ids_max:
-            self._forgotten_early += self._table.forget(-FOREVER_MS, self._ids_max)  # G5
+            self._forgotten_early += self._table.forget(-FOREVER, self._ids_max, FOREVER)  # G5
 
     def _settle(self, producer_id: int, *, is_committed: bool) -> None:
-        for first, count in self._pending.pop(producer_id, ()):
+        for first, count in reversed(self._pending.pop(producer_id, ())):
             self._table.settle(first, count, is_committed)  # G4
 
 
-def _delta(entries: bytes, place: int) -> int:
-    delta: int = ENTRY.unpack_from(entries, place * ENTRY.size)[1]
-    return delta
+def _deltas(entries: bytes, places: list[int]) -> tuple[int, ...]:
+    """Of the entries at `places`."""
+    deltas = [delta for _, delta in ENTRY.iter_unpack(entries)]
+    return tuple(deltas if len(places) == len(deltas) else [deltas[place] for place in places])

@@ -10,7 +10,8 @@ from tests.support.hash_keys import HASH_KEY
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_PRODUCER_ID, Offset
 from tidelog.config.topic import remembered_ms
-from tidelog.core.deduplication.index import Duplicates, IdIndex
+from tidelog.core.deduplication import index as index_module
+from tidelog.core.deduplication.index import FORGOTTEN_AT_ONCE, Duplicates, IdIndex
 from tidelog.records.digest import BatchDigest, BatchKind
 from tidelog.records.ids import ENTRY, fingerprint
 
@@ -144,6 +145,22 @@ def test_oldest_ids_are_forgotten_beyond_the_bound() -> None:
     seen.on_batch(batch(0, 1, 2, 3))
     assert judge(seen, 1, 2, 3) == dropped((1, 1), (2, 2))
     assert (len(seen), seen.forgotten_early) == (2, 1)
+
+
+def test_what_has_passed_goes_in_parts_and_does_not_count_meanwhile() -> None:
+    """A leap of the log's time must not hold up the broker until all of it is gone."""
+    seen = index(ids_max=3 * FORGOTTEN_AT_ONCE)
+    seen.on_batch(batch(0, *range(3 * FORGOTTEN_AT_ONCE), at_ms=1_000))
+    left = []
+    for number in range(4):
+        offset = 3 * FORGOTTEN_AT_ONCE + number
+        seen.on_batch(batch(offset, -1 - number, at_ms=1_000 + remembered_ms(WINDOW_MS)))
+        left.append(len(seen))
+        assert judge(seen, 3 * FORGOTTEN_AT_ONCE - 1, -1, at_ms=1_001) == dropped(
+            (1, 3 * FORGOTTEN_AT_ONCE)
+        )
+    assert left == [2 * FORGOTTEN_AT_ONCE, FORGOTTEN_AT_ONCE, 3, 4]
+    assert seen.forgotten_early == 0
 
 
 def test_what_has_to_be_committed_first_are_the_first_copies() -> None:
@@ -287,7 +304,7 @@ class Log:
         return copies[-1][1] if copies else None
 
 
-MODEL_IDS_MAX = 12
+MODEL_IDS_MAX = 24
 PRODUCERS = (5, 6)
 
 
@@ -301,6 +318,7 @@ class Histories(RuleBasedStateMachine):
         self.now_ms = 0
 
     ids = st.lists(st.none() | st.integers(0, 8), min_size=1, max_size=4)
+    copies = st.lists(st.integers(0, 2), min_size=1, max_size=8)
     producer = st.sampled_from((NO_PRODUCER_ID, *PRODUCERS))
     skew_ms = st.sampled_from((0, 0, 0, 50, 120, 250, -150))
 
@@ -350,6 +368,15 @@ class Histories(RuleBasedStateMachine):
         self.log.batches.append(stored)
         self.asked.on_batch(stored)
 
+    @rule(ids=copies, producer=producer, later_ms=st.integers(0, 40))
+    def store_unasked(self, ids: list[int], producer: int, later_ms: int) -> None:
+        """As before the topic was told to look for duplicates: copies, and copies of copies."""
+        self.now_ms += later_ms
+        kind = BatchKind.PLAIN if producer == NO_PRODUCER_ID else BatchKind.TRANSACTIONAL
+        self.store(
+            batch(self.log.end_offset, *ids, at_ms=self.now_ms, producer=producer, kind=kind)
+        )
+
     @rule(
         producer=st.sampled_from(PRODUCERS),
         kind=st.sampled_from((BatchKind.COMMIT, BatchKind.ABORT)),
@@ -370,4 +397,17 @@ class Histories(RuleBasedStateMachine):
             self.asked.on_batch(one)
 
 
+class HistoriesOfSlowForgetting(Histories):
+    """With every batch no more is let go than it brings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patched = pytest.MonkeyPatch()
+        self.patched.setattr(index_module, "FORGOTTEN_AT_ONCE", 0)
+
+    def teardown(self) -> None:
+        self.patched.undo()
+
+
 TestHistories = Histories.TestCase
+TestHistoriesOfSlowForgetting = HistoriesOfSlowForgetting.TestCase
