@@ -247,10 +247,11 @@ class Deduplicator:
         seen = self.judge(header, sent.entries, timestamp_ms=timestamp_ms)
         if seen is None:
             return Unseen(records, header, sent.entries, None)
-        if len(seen.deltas) == header.record_count and header.producer_id < 0:
+        is_all = len(seen.deltas) == header.record_count
+        if is_all and header.producer_id < 0:
             return Unseen(None, header, b"", seen)
         if sent.dropped != seen.deltas:
-            if not _is_quick(header, records):
+            if not is_all and not _is_quick(header, records):
                 return Preparation.LEAVE_OUT
             sent = without_duplicates(header, records, sent, seen.deltas, self._log_time_ms)
         assert sent.rest is not None

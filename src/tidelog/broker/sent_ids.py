@@ -8,8 +8,10 @@ from typing import NamedTuple
 from tidelog.base.errors import CorruptBatch, ErrorCode, RequestRefused
 from tidelog.base.ports import BytesLike
 from tidelog.records.batch import BatchHeader
-from tidelog.records.ids import ENTRY, IdSource, read_ids, rewritten, without
+from tidelog.records.ids import ENTRY, IdSource, Kept, read_ids, rewritten, without
 from tidelog.records.record import uncompressed_payload
+
+NOTHING = Kept(b"", record_count=0, max_timestamp_delta_ms=-1)
 
 
 class SentIds(NamedTuple):
@@ -25,6 +27,8 @@ class SentIds(NamedTuple):
 
     @property
     def kept_entries(self) -> bytes:
+        if len(self.dropped) * ENTRY.size == len(self.entries):
+            return b""
         gone = set(self.dropped)
         return b"".join(
             ENTRY.pack(fingerprint, delta)
@@ -51,5 +55,8 @@ def without_duplicates(
     log_time_ms: int,
 ) -> SentIds:
     """The batch without the records at the offset deltas `dropped`, which it has sent."""
-    kept = without(uncompressed_payload(header, records), header.record_count, dropped)
+    if len(dropped) == header.record_count:
+        kept = NOTHING  # What is in it need not be looked at again.
+    else:
+        kept = without(uncompressed_payload(header, records), header.record_count, dropped)
     return sent._replace(dropped=dropped, rest=rewritten(header, kept, log_time_ms=log_time_ms))

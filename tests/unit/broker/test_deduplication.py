@@ -24,7 +24,8 @@ from tests.unit.broker.world import (
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import Offset
 from tidelog.broker.append_terms import FromClient
-from tidelog.broker.deduplication import AT_ONCE_BYTES
+from tidelog.broker.deduplication import AT_ONCE_BYTES, Unseen
+from tidelog.broker.sent_ids import ids_of
 from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, Shortcuts
 from tidelog.records.batch import BatchHeader, Codec, iter_headers, read_header
 from tidelog.records.ids import Kept, rewritten
@@ -149,6 +150,26 @@ async def test_large_batches_are_read_and_rewritten_on_a_thread(codec: Codec) ->
         assert (first.base_offset, second.base_offset) == (0, len(ids))
         offsets = [offset for offset, _ in stored_ids(world)]
         assert offsets == [*range(len(ids)), len(ids), 2 * len(ids) + 1]
+
+
+@CODECS
+@in_virtual_time
+async def test_large_batch_of_nothing_but_duplicates_is_unpacked_once(codec: Codec) -> None:
+    """Its ids were read out of it; that nothing is left needs no thread."""
+    async with broker_world() as world:
+        await topic(world)
+        ids = [Random(number).randbytes(200).hex() for number in range(2 * AT_ONCE_BYTES // 200)]
+        await send(world, batch(*ids, codec=codec))
+        again = batch(*ids, codec=codec, producer=7, sequence=0)
+        assert len(again) > AT_ONCE_BYTES
+        header = read_header(again, 0)
+        deduplicator = world.runner("t").deduplicator
+        assert deduplicator is not None
+        sent = ids_of(header, again, deduplicator.settings.source)
+        unseen = deduplicator.look(header, again, sent, timestamp_ms=NOW_MS)
+        assert isinstance(unseen, Unseen)
+        assert (unseen.header.record_count, unseen.header.base_sequence) == (0, 0)
+        assert (unseen.first_copy_offset, unseen.entries) == (0, b"")
 
 
 @in_virtual_time
