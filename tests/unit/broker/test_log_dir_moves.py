@@ -71,6 +71,26 @@ async def test_a_replica_that_comes_later_is_put_where_it_was_asked_to_be() -> N
 
 
 @in_virtual_time
+async def test_a_replica_is_put_where_it_was_asked_to_be_though_a_folder_was_in_the_way() -> None:
+    """Of a topic that was deleted long ago: it is set aside first."""
+    async with broker_world(dir_count=3) as world:
+        world.decide(registered(OTHER, 20))
+        world.create("t", state=replace(replicated(OTHER, 0), replicas=(OTHER,), isr=(OTHER,)))
+        await world.settle()
+        assert await code_of_alter(world, "/logs-2") is ErrorCode.REPLICA_NOT_AVAILABLE
+        old = world.log_dirs[2].path / "t-0"
+        world.disk.make_folder(old)
+        world.disk.replace_file(
+            old / "partition.metadata", b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABw\n"
+        )
+        world.change("t", replicated(OTHER, 1))
+        await world.settle()
+        assert lies_in(world) == 2
+        assert sorted(name.endswith("-stray") for name in folders(world, 2)) == [False, True]
+        await stop_following(world)
+
+
+@in_virtual_time
 async def test_another_directory_that_is_asked_for_takes_the_place_of_the_first() -> None:
     async with broker_world(dir_count=3) as world:
         await begin_slowly(world)
