@@ -86,9 +86,12 @@ class IdTable(Protocol):
 
 
 class _Entry:
-    __slots__ = ("fingerprint", "is_aborted", "is_pending", "offset", "older", "time_ms")
+    __slots__ = ("fingerprint", "is_aborted", "is_pending", "number", "offset", "older", "time_ms")
 
-    def __init__(self, fingerprint: bytes, offset: int, time_ms: int, is_pending: bool) -> None:
+    def __init__(
+        self, number: int, fingerprint: bytes, offset: int, time_ms: int, is_pending: bool
+    ) -> None:
+        self.number = number
         self.fingerprint = fingerprint
         self.offset = offset
         self.time_ms = time_ms
@@ -104,10 +107,10 @@ class IdTableInPython:
     def __init__(self, _hash_key: bytes) -> None:
         self.first_number = 0
         self._entries: deque[_Entry] = deque()
-        # Of each id, the number of its newest entry that is decided, and of its newest that is
-        # pending if that is behind it.
-        self._decided: dict[bytes, int] = {}
-        self._pending: dict[bytes, int] = {}
+        # Of each id, its newest entry that is decided, and its newest that is pending if that is
+        # behind it. The entry, as it takes a deque long to find one by its number.
+        self._decided: dict[bytes, _Entry] = {}
+        self._pending: dict[bytes, _Entry] = {}
 
     @property
     def end_number(self) -> int:
@@ -126,14 +129,15 @@ class IdTableInPython:
     def add(self, entries: bytes, base_offset: int, time_ms: int, is_pending: bool) -> int:
         first = self.end_number
         for number, (fingerprint, delta) in enumerate(ENTRY.iter_unpack(entries), first):
-            entry = _Entry(fingerprint, base_offset + delta, time_ms, is_pending)
+            entry = _Entry(number, fingerprint, base_offset + delta, time_ms, is_pending)
             self._entries.append(entry)
-            if is_pending:
-                entry.older = self._pending.get(fingerprint, -1)
-                self._pending[fingerprint] = number
-            else:
-                self._decided[fingerprint] = number
+            if not is_pending:
+                self._decided[fingerprint] = entry
                 self._pending.pop(fingerprint, None)
+                continue
+            if fingerprint in self._pending:
+                entry.older = self._pending[fingerprint].number
+            self._pending[fingerprint] = entry
         return first
 
     def forget(self, time_ms: int, count_max: int, at_most: int) -> int:
@@ -144,7 +148,7 @@ class IdTableInPython:
             if entry.time_ms > time_ms and len(self._entries) <= count_max:
                 break
             for newest in (self._decided, self._pending):
-                if newest.get(entry.fingerprint) == self.first_number:
+                if newest.get(entry.fingerprint) is entry:
                     del newest[entry.fingerprint]
             self._entries.popleft()
             self.first_number += 1
@@ -155,19 +159,20 @@ class IdTableInPython:
             entry = self._entry(number)
             entry.is_pending = False
             entry.is_aborted = not is_committed
-            decided = self._decided.get(entry.fingerprint, -1)
-            if is_committed and decided < number:
-                decided = self._decided[entry.fingerprint] = number
-            if self._pending.get(entry.fingerprint) == number:
-                self._go_back(entry, max(decided, self.first_number - 1))
+            decided = self._decided.get(entry.fingerprint)
+            if is_committed and (decided is None or decided.number < number):
+                decided = self._decided[entry.fingerprint] = entry
+            if self._pending.get(entry.fingerprint) is entry:
+                self._go_back(entry, -1 if decided is None else decided.number)
 
-    def _go_back(self, entry: _Entry, beyond: int) -> None:
-        """The newest pending one is so no more. The next, behind `beyond`, is in its place."""
+    def _go_back(self, entry: _Entry, decided: int) -> None:
+        """The newest pending one is so no more. The next, behind `decided`, is in its place."""
+        beyond = max(decided, self.first_number - 1)
         older = entry.older
         while older > beyond and self._entry(older).is_aborted:
             older = self._entry(older).older
         if older > beyond:
-            self._pending[entry.fingerprint] = older
+            self._pending[entry.fingerprint] = self._entry(older)
         else:
             del self._pending[entry.fingerprint]
 
@@ -176,17 +181,16 @@ class IdTableInPython:
     ) -> tuple[list[int], list[Offset], list[tuple[int, int]]] | None:
         found = Found([], [], [])
         for place, (fingerprint, _) in enumerate(ENTRY.iter_unpack(entries)):
-            for number in self._newest(fingerprint):
-                entry = self._entry(number)
+            for entry in self._newest(fingerprint):
                 if entry.time_ms > oldest_ms and entry.offset >= log_start_offset:
                     found.places.append(place)
                     found.offsets.append(Offset(entry.offset))
                     if entry.is_pending:
-                        found.undecided.append((number, entry.offset))
+                        found.undecided.append((entry.number, entry.offset))
                     break
         return found if found.places else None
 
-    def _newest(self, fingerprint: bytes) -> Iterator[int]:
+    def _newest(self, fingerprint: bytes) -> Iterator[_Entry]:
         """What counts of an id, and what does where that does not any more."""
         if fingerprint in self._decided:
             yield self._decided[fingerprint]
