@@ -1,14 +1,16 @@
 """Bugs of transactions to be found, planted as those of `planted.py` are."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
 from tidelog.base.ids import Offset
-from tidelog.broker.coordinators import Coordinators
+from tidelog.broker.coordinators import Coordinators, pass_on
 from tidelog.broker.follower_runner import FollowerRunner
 from tidelog.broker.served_partition import ServedPartition
+from tidelog.broker.transaction_shards import TransactionCoordinator
 from tidelog.core.groups.offsets import Offsets
 from tidelog.core.transactions import coordinator
 from tidelog.core.transactions.coordinator import TransactionShard
@@ -134,8 +136,23 @@ def complete_with_the_first_marker() -> Iterator[None]:
 @contextmanager
 def decide_late_requests() -> Iterator[None]:
     """What a coordinator kept for one epoch it decides in another, when others have answered the
-    same client meanwhile."""
-    with patch.object(Coordinators, "_epoch", lambda *_: 0):
+    same client meanwhile, which has closed the connection."""
+
+    async def ask_for_nobody(
+        transactions: TransactionCoordinator,
+        answer: "asyncio.Future[object]",
+        ask: "Callable[[], asyncio.Future[object]]",
+        coming: "asyncio.Future[None] | None",
+    ) -> None:
+        if coming is not None:
+            await asyncio.wait([coming])
+        await transactions.producer_ids.available()
+        pass_on(ask(), answer)
+
+    with (
+        patch.object(Coordinators, "_epoch", lambda *_: 0),
+        patch.object(TransactionCoordinator, "_ask_later", ask_for_nobody),
+    ):
         yield
 
 
