@@ -12,9 +12,9 @@ As with TCP and asyncio:
       `resume_writing` follow its size.
     - `close` ends the connection when everything unsent has left; `abort` drops it. What has left
       arrives before the end does.
-    - Whoever ends a connection with bytes unread, or gets bytes after ending it, resets it. A
-      reset drops what the other side has received and not read.
-    - A process that does not read hears of a reset when it writes.
+    - Whoever ends a connection with bytes unread, or gets bytes after ending it, resets it. What
+      has arrived before a reset is still read, as on Linux.
+    - A process that does not read hears of a reset when it writes, and reads no more.
 """
 
 import asyncio
@@ -162,7 +162,6 @@ class SimulatedTransport(asyncio.Transport):
 
     def _on_end(self, signal: Signal) -> None:
         if signal is Signal.RESET:
-            self._received.clear()
             self._is_open = False
             self._network.closed(self)
         self._end = signal

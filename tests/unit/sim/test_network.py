@@ -123,6 +123,25 @@ def test_who_writes_to_a_closed_connection_is_reset(sink: Scene) -> None:
     assert isinstance(server.losses[0], ConnectionError)
 
 
+def test_what_came_before_a_reset_is_read(sink: Scene) -> None:
+    """As on Linux: the request of a client that is gone waits for a process that was paused."""
+    client = sink.connected()
+    server = sink.accepted[0]
+    assert client.transport is not None
+    client.transport.pause_reading()
+    server.write(b"never read, so that closing resets")
+    sink.world.run_for(1)
+    sink.server.pause()
+    client.write(b"a request")
+    client.transport.close()
+    sink.world.run_for(1)
+    assert server.received == b""
+    sink.server.resume()
+    sink.world.run_for(1)
+    assert server.received == b"a request"
+    assert isinstance(server.losses[0], ConnectionResetError)
+
+
 def test_an_abort_drops_what_has_not_left(sink: Scene) -> None:
     client = sink.connected()
     server = sink.accepted[0]
