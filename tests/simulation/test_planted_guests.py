@@ -58,8 +58,8 @@ FOUND_BY: dict[str, set[str]] = {
 }
 TRIED_FIRST = {
     "do_not_wait_until_it_is_given_back": 4,
-    "begin_without_assignments": 39,
-    "overlook_new_topics": 3,
+    "begin_without_assignments": 19,
+    "overlook_new_topics": 5,
     "tell_leaders_what_members_said_first": 2,
     "answer_before_it_is_committed": 2,
     "go_on_after_the_lead_is_lost": 2,
