@@ -31,6 +31,7 @@ class Timer(Enum):
     SESSION = "a member has not been heard of"
     PENDING = "a member that was given its id has not come back with it"
     REVOCATION = "a member of a consumer group has not given up what it should"
+    ASSIGNMENT = "a consumer group may have its next assignment"
 
 
 class TimerName(NamedTuple):

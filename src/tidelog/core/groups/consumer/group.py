@@ -3,7 +3,7 @@
 A group's life is counted in epochs, each of which only grows:
 
     group epoch          what the group is made of: its members, what they subscribe to, the topics
-       │ assign          (not more often than group.consumer.assignment.interval.ms)
+       │ assign          (not more often than group.consumer.assignment.interval.ms, H8)
        ▼
     assignment epoch     what everybody shall have: the target
        │ reconcile       (`reconciliation.py`)
@@ -30,6 +30,9 @@ Rules:
         the place of a static member has what was meant for that.
     H7  What a member has, and what it shall have, is one record each. If there is no room in one,
         there is no assignment: heartbeats are refused until there is another one that fits.
+    H8  An assignment is made by the first heartbeat after the group has changed. If it is too
+        early for that, it is made as soon as it may be, whoever is heard then: otherwise members
+        that are heard just before would wait for one heartbeat more.
 
 Members that speak the classic protocol may be in the group as well, see `classic_members.py`.
 """
@@ -352,9 +355,14 @@ class ConsumerGroup:
         """Whether enough time has passed since the last assignment, and the next one is there."""
         if self._making is not None:
             return self._made is not None
+        return self._assignment_wait_ms() == 0
+
+    def _assignment_wait_ms(self) -> int:
         since_ms = self._context.now_ms - self.members.target_time_ms
         interval_ms = self.config.group_consumer_assignment_interval_ms
-        return self.members.target_time_ms == 0 or not 0 <= since_ms < interval_ms
+        if self.members.target_time_ms == 0 or not 0 <= since_ms < interval_ms:
+            return 0
+        return interval_ms - since_ms
 
     def assignor(self) -> str:
         """What most members ask for; the broker's first if none asks."""
@@ -380,6 +388,13 @@ class ConsumerGroup:
 
     def _bump(self) -> None:
         self._decide(GroupEpochRecord(self._group_id, self.members.epoch + 1, self._digest()))
+        self._time_assignment()
+
+    def _time_assignment(self) -> None:
+        """H8"""
+        wait_ms = self._assignment_wait_ms()
+        if wait_ms and self.members.epoch > self.members.target_epoch and not self.is_empty:
+            self._context.set_timer(self._timer(Timer.ASSIGNMENT), wait_ms)
 
     def _digest(self) -> int:
         """What is known of the topics that anybody subscribes to: usually the same as before."""
@@ -475,6 +490,7 @@ class ConsumerGroup:
             if member_id in members.by_id and members.targets.get(member_id) != partitions:
                 self._decide(TargetRecord(self._group_id, member_id, partitions))
         self._decide(TargetEpochRecord(self._group_id, epoch, self._context.now_ms))
+        self._time_assignment()  # The group may have changed while a large one was made.
 
     def _too_large(
         self, epoch: int, targets: Mapping[str, Partitions]
@@ -543,7 +559,7 @@ class ConsumerGroup:
         self._context.write(*self._decided)
         self._decided.clear()
 
-    def _timer(self, timer: Timer, member_id: str) -> TimerName:
+    def _timer(self, timer: Timer, member_id: str = "") -> TimerName:
         return TimerName(self._group_id, timer, member_id)
 
     def _cancel_timers(self, member_id: str) -> None:
@@ -553,8 +569,13 @@ class ConsumerGroup:
     # What a shard asks of any group
 
     def on_timer(self, name: TimerName) -> None:
-        """H3, whichever timer it is."""
-        self.remove((self.members.by_id[name.member_id],))
+        """H3, whichever timer of a member it is."""
+        if name.timer is not Timer.ASSIGNMENT:
+            self.remove((self.members.by_id[name.member_id],))
+        elif not self.is_empty:
+            self._assign()
+            self._write()
+            self._time_assignment()  # The interval may be longer than it was.
 
     def on_loaded(self) -> None:
         """Sessions begin, but for those of members that were heard since."""
@@ -566,8 +587,10 @@ class ConsumerGroup:
                 self.start_session(member, classic.session_timeout_ms if classic else timeout_ms)
             if self._timer(Timer.REVOCATION, member.member_id) not in timers:
                 self._time_revocation(member)
+        self._time_assignment()
 
     def on_removed(self) -> None:
+        self._context.timers.cancel(self._timer(Timer.ASSIGNMENT))
         for member_id in self.members.by_id:
             self._cancel_timers(member_id)
 

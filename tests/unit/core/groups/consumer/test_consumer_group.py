@@ -20,6 +20,7 @@ from tests.unit.core.groups.hosted import GROUP, RANGE
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import TopicIdPartition, TopicPartition
 from tidelog.config.consumer_groups import ConsumerGroupsConfig
+from tidelog.core.coordinators import Token
 from tidelog.core.groups.consumer import patterns
 from tidelog.core.groups.consumer.group import assignment_bytes
 from tidelog.core.groups.consumer.requests import (
@@ -367,10 +368,58 @@ def test_assignments_are_made_no_more_often_than_the_interval() -> None:
     bert.beat()
     assert world.describe_consumers().assignment_epoch == 2
     world.advance(1)
-    bert.beat()
     assert world.describe_consumers().assignment_epoch == 4
     beat_until_quiet(anna, bert, carl)
     assert sorted(len(one.owned) for one in (anna, bert, carl)) == [1, 1, 2]
+
+
+@pytest.mark.parametrize("is_succeeded", [False, True])
+def test_what_had_to_wait_is_assigned_when_it_may_be_though_nobody_is_heard(
+    is_succeeded: bool,
+) -> None:
+    """H8, also by a coordinator that has found it so."""
+    world = _world(replace(AT_ONCE, group_consumer_assignment_interval_ms=1_000))
+    anna, bert = _consumers(world, "anna", "bert")
+    anna.beat()
+    world.advance(1_000)
+    bert.beat()
+    anna.beat()
+    bert.leave()
+    assert world.describe_consumers().state == "Assigning"
+    if is_succeeded:
+        world.restart()
+    world.advance(999)
+    assert world.describe_consumers().assignment_epoch == 3
+    world.advance(1)
+    assert world.describe_consumers().assignment_epoch == 4
+    anna.beat()
+    assert anna.owned == world.partitions("orders")
+
+
+def test_nothing_is_assigned_to_a_group_that_everybody_has_left() -> None:
+    world = _world(replace(AT_ONCE, group_consumer_assignment_interval_ms=1_000))
+    anna, bert = _consumers(world, "anna", "bert")
+    anna.beat()
+    bert.beat()
+    bert.leave()
+    anna.leave()
+    world.advance(2_000)
+    described = world.describe_consumers()
+    assert (described.state, described.assignment_epoch) == ("Empty", 2)
+    world.shard.on_delete(GROUP, Token(1), world.now_ms)
+    world.advance(2_000)
+
+
+def test_an_interval_that_grows_counts_for_what_waits() -> None:
+    world = _world(replace(AT_ONCE, group_consumer_assignment_interval_ms=1_000))
+    anna, bert = _consumers(world, "anna", "bert")
+    anna.beat()
+    bert.beat()
+    world.shard.know_configs(replace(AT_ONCE, group_consumer_assignment_interval_ms=3_000), {})
+    world.advance(2_999)
+    assert world.describe_consumers().assignment_epoch == 2
+    world.advance(1)
+    assert world.describe_consumers().assignment_epoch == 3
 
 
 def test_an_interval_that_changes_counts_from_the_next_heartbeat_on() -> None:
