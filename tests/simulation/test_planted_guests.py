@@ -58,15 +58,14 @@ FOUND_BY: dict[str, set[str]] = {
 }
 TRIED_FIRST = {
     "do_not_wait_until_it_is_given_back": 4,
-    "begin_without_assignments": 19,
-    "overlook_new_topics": 5,
+    "begin_without_assignments": 4,
+    "overlook_new_topics": 10,
     "tell_leaders_what_members_said_first": 2,
     "answer_before_it_is_committed": 2,
-    "go_on_after_the_lead_is_lost": 2,
+    "go_on_after_the_lead_is_lost": 3,
     "leave_prepared_ones_alone": 9,
-    "let_go_of_undecided_offsets": 2,
     "let_fenced_producers_end_transactions": 2,
-    "decide_late_requests": 24,
+    "decide_late_requests": 25,
 }
 """See `find`."""
 
