@@ -9,14 +9,22 @@ Every record that was handed over is accounted for:
     I2  Nothing fails in silence: a failed record is raised by send (sync), told to `on_delivery`,
         or, where there is nobody to tell, raised by the next `flush` or `close` (async).
 
-`on_delivery` is called by the thread that is in send, poll, flush or close, and by no other.
+    I3  Nobody waits for what cannot come: not for room that a record is too large for, nor in a
+        process that was forked off and has none of librdkafka's threads.
+
+`on_delivery` is called by the thread that is in send, poll, flush or close, and by no other; never
+by librdkafka itself, whose queue has room only when its own call is over, so it may call send. What
+it raises comes out of that call: out of send before its record is taken over, out of flush and
+close when all others have been told.
 librdkafka sends on threads of its own, so a record does not wait for any of these calls.
 
 Not here: transactions and consumers. They are confluent-kafka's, unchanged; see docs/delivery.md.
 """
 
+import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -42,8 +50,6 @@ ANY_PARTITION: Final = -1
 _POLL_MAX_S: Final = 0.05
 # Reports that pile up take the place of records in the queue.
 _SENDS_BETWEEN_POLLS: Final = 100
-# What librdkafka needs beyond delivery.timeout.ms to say that a record failed.
-_FLUSH_GRACE_S: Final = 5.0
 _TIMED_OUT: Final = "_MSG_TIMED_OUT"
 _QUEUE_FULL: Final = "_QUEUE_FULL"
 
@@ -131,8 +137,13 @@ class Producer:
         )
         self._on_delivery = on_delivery
         self._counts = threading.Lock()
-        # In sync mode: one record at a time, whichever thread it comes from.
-        self._one_at_a_time = threading.Lock()
+        # In sync mode: one record at a time, whichever thread it comes from. `on_delivery` is
+        # called by the one whose turn it is, and may send another.
+        self._one_at_a_time = threading.RLock()
+        self._process_id = os.getpid()
+        # What `on_delivery` has yet to be told, and which threads are telling it.
+        self._reports: deque[Stored | Failed] = deque()
+        self._telling: set[int] = set()
         self._queued = 0
         self._failed = 0
         self._dropped = 0
@@ -153,9 +164,11 @@ class Producer:
         if kind is None:
             self.close()
             return
-        # What went wrong in the block is what its caller has to hear of.
-        self._is_closed = True
-        self._wait_until_sent(self._longest_flush_s())
+        assert error is not None
+        try:
+            self.close()
+        except Exception as trouble:  # noqa: BLE001 - the caller has to hear of the block's error
+            error.add_note(f"The producer was closed, and then: {trouble}")
 
     @property
     def queued(self) -> int:
@@ -196,6 +209,7 @@ class Producer:
         """
         if self._is_closed:
             raise ClientError("the producer is closed")
+        self._require_own_process()
         record = _Record(topic, value, key, headers, partition, timestamp_ms)
         if self.settings.is_sync:
             with self._one_at_a_time:
@@ -204,14 +218,30 @@ class Producer:
 
     def poll(self) -> None:
         """Hear of deliveries now rather than in the next `send`."""
-        self._producer.poll(0)
+        self._require_own_process()
+        self._poll(0)
 
     def flush(self, *, timeout_s: float | None = None) -> int:
         """Send what is queued at once and wait; how many are still in flight.
 
         None waits until every record is stored or failed. Raises DeliveryFailed for I2.
         """
-        left = self._wait_until_sent(self._longest_flush_s() if timeout_s is None else timeout_s)
+        self._require_own_process()
+        give_up_at = None if timeout_s is None else time.monotonic() + timeout_s
+        raised: Exception | None = None
+        while True:  # Ends: librdkafka reports within delivery.timeout.ms.
+            left_s = _POLL_MAX_S if give_up_at is None else give_up_at - time.monotonic()
+            with translated(self.settings.bootstrap):
+                left = self._producer.flush(max(min(left_s, _POLL_MAX_S), 0))
+            while self._reports and not self._is_telling:
+                try:
+                    self._tell()
+                except Exception as error:  # noqa: BLE001 - the others are told first
+                    raised = raised or error
+            if not left or left_s <= 0:
+                break
+        if raised is not None:
+            raise raised
         with self._counts:
             count, first = self._untold, self._first_untold
             self._untold, self._first_untold = 0, None
@@ -220,11 +250,20 @@ class Producer:
         return left
 
     def close(self) -> None:
-        """`flush`, and take no more records. A second time it does nothing."""
-        if self._is_closed:
-            return
+        """`flush`, and take no more records. Again, it waits for what it was kept from waiting for.
+
+        In a process that was forked off it is over at once: the records are those of the other.
+        """
         self._is_closed = True
-        self.flush()
+        if os.getpid() == self._process_id:
+            self.flush()
+
+    def _require_own_process(self) -> None:
+        if os.getpid() != self._process_id:
+            raise ClientError(
+                f"the producer is that of process {self._process_id}, from which this one was "
+                "forked: make another one here"
+            )  # I3
 
     def _connected(self) -> KafkaProducer:
         require_reachable(self.settings.bootstrap, timeout_s=CONNECT_TIMEOUT_S)
@@ -240,13 +279,10 @@ class Producer:
 
     def _send_and_wait(self, record: "_Record") -> Stored:
         outcomes: list[Stored | Failed] = []
-        if not self._try_enqueue(record, outcomes.append):
-            # The queue is empty: each record before this one was waited for.
-            raise RequestFailed(
-                _QUEUE_FULL, "the record is larger than the queue (queue.buffering.max.kbytes)"
-            )
+        while not self._try_enqueue(record, outcomes.append):
+            self._poll(_POLL_MAX_S)  # One whose sender was interrupted is still there.
         while not outcomes:  # Ends: librdkafka reports within delivery.timeout.ms.
-            self._producer.poll(_POLL_MAX_S)
+            self._poll(_POLL_MAX_S)
         outcome = outcomes[0]
         if self._on_delivery is not None:
             self._on_delivery(outcome)
@@ -270,9 +306,9 @@ class Producer:
         while True:
             left_s = give_up_at - time.monotonic()
             if timeout_ms == WAIT_FOR_EVER:
-                self._producer.poll(_POLL_MAX_S)
+                self._poll(_POLL_MAX_S)
             else:
-                self._producer.poll(max(min(left_s, _POLL_MAX_S), 0))
+                self._poll(max(min(left_s, _POLL_MAX_S), 0))
             if self._try_enqueue(record, self._told):
                 return True
             if timeout_ms == DROP_AT_ONCE or (timeout_ms > 0 and left_s <= 0):
@@ -293,6 +329,7 @@ class Producer:
                 on_delivery=report,
             )
         except BufferError:
+            self._require_room_for(record)
             return False
         except KafkaException as exception:
             raise failure(exception.args[0], self.settings.bootstrap) from exception
@@ -300,13 +337,45 @@ class Producer:
             self._queued += 1
         return True
 
+    def _require_room_for(self, record: "_Record") -> None:
+        """Raises RequestFailed if no wait would make room. I3"""
+        kbytes = (self.settings.others or {}).get("queue.buffering.max.kbytes")
+        if kbytes is not None and len(record.value or b"") > int(kbytes) * 1024:
+            raise RequestFailed(
+                _QUEUE_FULL, "the record is larger than the queue (queue.buffering.max.kbytes)"
+            )
+
     def _told(self, outcome: Stored | Failed) -> None:
         if self._on_delivery is not None:
-            self._on_delivery(outcome)
+            self._reports.append(outcome)
         elif isinstance(outcome, Failed):
             with self._counts:
                 self._untold += 1
                 self._first_untold = self._first_untold or outcome.error
+
+    def _poll(self, timeout_s: float) -> None:
+        self._producer.poll(timeout_s)
+        if self._reports and not self._is_telling:
+            self._tell()
+
+    @property
+    def _is_telling(self) -> bool:
+        """Whether it is `on_delivery` that calls us: it is told the next one when it returns."""
+        return threading.get_ident() in self._telling
+
+    def _tell(self) -> None:
+        assert self._on_delivery is not None
+        thread = threading.get_ident()
+        self._telling.add(thread)
+        try:
+            while self._reports:
+                try:
+                    outcome = self._reports.popleft()
+                except IndexError:
+                    return  # Another thread tells it.
+                self._on_delivery(outcome)
+        finally:
+            self._telling.discard(thread)
 
     def _outcome(self, error: KafkaError | None, message: Message) -> Stored | Failed:
         topic, partition, offset = message.topic(), message.partition(), message.offset()
@@ -333,13 +402,6 @@ class Producer:
             f"it was not stored within delivery.timeout.ms ({self.settings.delivery_timeout_ms}): "
             "no leader answered, or its in-sync replicas were too few",
         )
-
-    def _wait_until_sent(self, timeout_s: float) -> int:
-        with translated(self.settings.bootstrap):
-            return self._producer.flush(timeout_s)
-
-    def _longest_flush_s(self) -> float:
-        return self.settings.delivery_timeout_ms / 1_000 + _FLUSH_GRACE_S
 
 
 @dataclass(frozen=True, slots=True)

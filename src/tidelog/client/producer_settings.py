@@ -37,6 +37,17 @@ _BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "delivery.timeout.ms": (1, 2_147_483_647),
 }
 
+# librdkafka's other names of what an argument gives, and what follows from one.
+_ARGUMENTS: Final[Mapping[str, str]] = {
+    "bootstrap.servers": "bootstrap",
+    "metadata.broker.list": "bootstrap",
+    "request.required.acks": "acks",
+    "compression.codec": "compression_type",
+    "message.timeout.ms": "delivery_timeout_ms",
+    "linger.ms": "queue_buffering_max_ms",
+    "delivery.report.only.error": "on_delivery",
+}
+
 Value = str | int | float | bool
 
 
@@ -105,11 +116,13 @@ class ProducerSettings:
         }
 
     def _require_no_second_opinion(self) -> None:
-        own = {field.name.replace("_", ".") for field in fields(self)} | {"bootstrap.servers"}
+        own = {field.name.replace("_", "."): field.name for field in fields(self)}
+        arguments = own | dict(_ARGUMENTS)
         for name in self.others or {}:
-            if name in own:
-                argument = "bootstrap" if name == "bootstrap.servers" else name.replace(".", "_")
-                raise ConfigError(f"{name} is given by the argument {argument}, not in settings")
+            if name in arguments:
+                raise ConfigError(
+                    f"{name} is given by the argument {arguments[name]}, not in settings"
+                )
 
     def _require_reliable(self) -> None:
         if self.acks not in _ALL:

@@ -59,7 +59,10 @@ def test_acks_all_is_idempotent_unless_told_otherwise(
             {"producer_type": "async", "delivery_timeout_ms": 5_000},
             "delivery.timeout.ms is 5000 but must be more than queue.buffering.max.ms (5000)",
         ),
-        ({"others": {"linger.ms": 3, "acks": 1}}, "acks is given by the argument acks"),
+        ({"others": {"batch.size": 3, "acks": 1}}, "acks is given by the argument acks"),
+        ({"others": {"request.required.acks": 1}}, "by the argument acks, not in settings"),
+        ({"others": {"linger.ms": 3}}, "by the argument queue_buffering_max_ms, not in"),
+        ({"others": {"message.timeout.ms": 3}}, "by the argument delivery_timeout_ms, not in"),
         ({"others": {"bootstrap.servers": "x:1"}}, "by the argument bootstrap, not in settings"),
     ],
 )
