@@ -153,6 +153,23 @@ def test_wrong_setting_of_a_running_cluster_is_named(
     )
 
 
+@pytest.mark.parametrize(
+    "target", [("--topic", ""), ("--broker", "1"), ("--group", "readers"), ("--cluster",)]
+)
+def test_setting_that_nobody_knows_is_not_said_to_be_deleted(
+    cluster: Cluster, topic: str, target: tuple[str, ...]
+) -> None:
+    resource = [part or topic for part in target]
+    told = cluster.no("configs", "alter", *resource, "--delete", "nonsense", exit_code=2)
+    assert "nonsense is not a " in told
+
+
+def test_setting_to_be_set_and_deleted_is_named(cluster: Cluster, topic: str) -> None:
+    both = ("--set", "retention.ms=5", "--delete", "retention.ms")
+    told = cluster.no("configs", "alter", "--topic", topic, *both, exit_code=2)
+    assert "retention.ms is to be set and to be deleted" in told
+
+
 def test_broker_that_does_not_exist_is_named(cluster: Cluster) -> None:
     assert "broker 8" in cluster.no("configs", "describe", "--broker", "8", exit_code=1)
 

@@ -25,6 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     TopicDescription as KafkaTopicDescription,
 )
 
+from tidelog.base.errors import ConfigError
 from tidelog.client.bootstrap import Address, require_reachable
 from tidelog.client.errors import ClusterUnreachable, RequestFailed
 from tidelog.client.translation import translated
@@ -192,7 +193,12 @@ class Admin:
     def alter_configs(
         self, resource: Resource, *, set_values: Mapping[str, str], deleted: Sequence[str]
     ) -> None:
-        """Set some settings and take others back to their default; all of them or none."""
+        """Set some settings and take others back to their default; all of them or none.
+
+        Raises ConfigError for one to be taken back that the cluster has never heard of, for which a
+        broker says, as Kafka's does, that it is done.
+        """
+        self._require_known(resource, set_values, deleted)
         match resource:
             case TopicResource(name):
                 _require_name(name)
@@ -234,6 +240,23 @@ class Admin:
                 )
             case _:
                 assert_never(resource)
+
+    def _require_known(
+        self, resource: Resource, set_values: Mapping[str, str], deleted: Sequence[str]
+    ) -> None:
+        for name in deleted:
+            if name in set_values:
+                raise ConfigError(f"{name} is to be set and to be deleted")
+        if not deleted or isinstance(resource, LoggerResource):
+            return  # A broker refuses a logger that it does not know.
+        asked, kind = resource, "group" if isinstance(resource, GroupResource) else "topic"
+        if isinstance(resource, ClusterDefaults | BrokerResource):
+            # Each broker knows the names of all; the one that is meant may be gone.
+            asked, kind = BrokerResource(self.describe_cluster().brokers[0].id), "broker"
+        known = {value.name for value in self.configs(asked)}
+        for name in deleted:
+            if name not in known:
+                raise ConfigError(f"{name} is not a {kind} setting")
 
     def log_dirs(self) -> tuple[LogDirDescription, ...]:
         """The log dirs of every broker that the cluster takes for alive."""
