@@ -19,6 +19,7 @@ Numbers are little-endian, so that entries are those of `records/ids.py`.
 
 import struct
 from collections.abc import Iterable, Iterator
+from itertools import count
 from pathlib import Path
 
 from crc32c import crc32c
@@ -27,6 +28,7 @@ from tidelog.base.errors import StorageError
 from tidelog.base.ports import Disk
 from tidelog.records.digest import BatchDigest, BatchKind
 from tidelog.records.ids import ENTRY, IdSource, fingerprint
+from tidelog.storage import layout
 
 MAGIC = b"tidelog\x01"
 _FRAME = struct.Struct("<qqiIqqiI")
@@ -34,11 +36,15 @@ _CRC = struct.Struct("<I")
 _HEADER_BYTES = len(MAGIC) + 16
 _WRITE_BYTES = 1024 * 1024
 
+# An index that catches up, a search, and whoever closed the segment may write it at the same time,
+# each on its thread; none may take away the other's file.
+_attempts = count()
+
 
 def write_digests(disk: Disk, path: Path, source: IdSource, digests: Iterable[BatchDigest]) -> None:
     """Make the file anew, complete when it has its name."""
-    temporary = path.with_name(path.name + ".tmp")
-    disk.remove(temporary)
+    temporary = path.with_name(f"{path.name}.{next(_attempts)}{layout.TEMPORARY}")
+    disk.remove(temporary)  # What an earlier process may have left under this number.
     file = disk.open(temporary)
     try:
         gathered = bytearray(_start(source))

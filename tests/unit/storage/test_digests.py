@@ -1,5 +1,6 @@
 """D5: ids come from the files beside segments only as far as the log bears them out (F1, F2)."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
 
@@ -409,3 +410,16 @@ def test_id_in_a_transaction_is_found_once_that_is_committed(folder: LogFolder) 
         records = [Record(log.log_end_offset, NOW_MS, key, value, ())]
         append_batch(log, keyed(0, producer=producer, is_control=True, records=records))
     assert [offset for offset, _ in offsets_of(log, BY_KEY, fingerprint(b"a"))] == [1]
+
+
+def test_two_threads_may_write_the_same_file_at_once() -> None:
+    disk = disk_with([])
+    digests = [BatchDigest(Offset(0), Offset(0), 0, 7, NOW_MS, -1, BatchKind.PLAIN, b"")]
+
+    def while_another_writes() -> Iterator[BatchDigest]:
+        write_digests(disk, FILE, BY_KEY, digests)
+        yield from digests
+
+    write_digests(disk, FILE, BY_KEY, while_another_writes())
+    assert [*read_digests(disk, FILE, BY_KEY)] == digests
+    assert [*disk.list_folder(FILE.parent)] == [FILE.name]
