@@ -38,7 +38,7 @@ from tidelog.records.control import ControlType, TransactionEnd
 from tidelog.records.digest import BatchDigest, BatchKind, data_kind, summed_up
 from tidelog.records.ids import IdSource, fingerprint
 from tidelog.records.producer import ProducedBatch
-from tidelog.storage.digests import DigestReader, first_needed, offsets_of, write_ids_file
+from tidelog.storage.digests import DigestReader, IdSearch, first_needed, write_ids_file
 from tidelog.storage.log import Log
 
 logger = logging.getLogger(__name__)
@@ -365,11 +365,22 @@ class Deduplicator:
 
     # -- where an id is --------------------------------------------------------------------------
 
-    def find(self, record_id: bytes) -> "asyncio.Future[list[tuple[int, int]]]":
-        """(offset, timestamp) of every record with this id that is in the log (D6)."""
-        return self._partition.log_directory.executor.background(
-            offsets_of, self._partition.log, self._settings.source, fingerprint(record_id)
-        )
+    async def find(self, record_id: bytes) -> list[tuple[int, int]]:
+        """(offset, timestamp) of every record with this id that is in the log (D6).
+
+        What waits for the disk, an fsync say, waits for one slice and not for the whole log.
+        """
+        partition = self._partition
+        while True:
+            log, truncation_count = partition.log, partition.log.truncation_count
+            search = IdSearch(log, self._settings.source, fingerprint(record_id))
+            executor = partition.log_directory.executor
+            while await executor.background(search.go_on):
+                if partition.log is not log:
+                    break
+            if partition.log is log and log.truncation_count == truncation_count:
+                return search.places
+            # What was found may be gone: begin again.
 
 
 class _Reading:

@@ -153,36 +153,48 @@ def believed(log: Log, segment: Segment, source: IdSource) -> list[BatchDigest]:
     return []
 
 
-def offsets_of(log: Log, source: IdSource, fingerprint: bytes) -> list[tuple[int, int]]:
-    """(offset, timestamp of its batch) of every record with this id, from the log start on (D6).
+class IdSearch:
+    """Where the records with one id are, from the log start on (D6). On a thread, in slices.
 
-    In a transaction, only if that was committed.
+    In a transaction, only if that was committed. Not for a log that is cut between two slices.
     """
-    found: dict[int, tuple[int, int]] = {}
-    undecided: dict[int, list[int]] = {}
-    for digest in _all_digests(log, source):
+
+    def __init__(self, log: Log, source: IdSource, fingerprint: bytes) -> None:
+        self._log = log
+        self._fingerprint = fingerprint
+        self._reader = DigestReader(log, source, log.segments[0].base_offset)
+        self._end_offset = log.log_end_offset
+        self._found: dict[int, tuple[int, int]] = {}
+        self._undecided: dict[int, list[int]] = {}
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """(offset, timestamp of its batch) of each."""
+        still_open = {offset for offsets in self._undecided.values() for offset in offsets}
+        return [
+            place
+            for offset, place in self._found.items()
+            if offset not in still_open and offset >= self._log.log_start_offset
+        ]
+
+    def go_on(self) -> bool:
+        """Look through the next slice; whether there is another. Raises StorageError."""
+        if self._log.is_closed:
+            raise StorageError(f"{self._log.folder} was closed while it was read")
+        for digest in self._reader.read(self._end_offset):
+            self._look_into(digest)
+        return self._reader.offset < self._end_offset
+
+    def _look_into(self, digest: BatchDigest) -> None:
         if digest.kind in (BatchKind.COMMIT, BatchKind.ABORT):
-            for offset in undecided.pop(digest.producer_id, ()):
+            for offset in self._undecided.pop(digest.producer_id, ()):
                 if digest.kind is BatchKind.ABORT:
-                    del found[offset]
-        elif fingerprint in digest.entries:
-            offsets = [*_offsets_in(digest, fingerprint)]
-            found |= {offset: (offset, digest.max_timestamp_ms) for offset in offsets}
+                    del self._found[offset]
+        elif self._fingerprint in digest.entries:
+            offsets = [*_offsets_in(digest, self._fingerprint)]
+            self._found |= {offset: (offset, digest.max_timestamp_ms) for offset in offsets}
             if digest.kind is BatchKind.TRANSACTIONAL:
-                undecided.setdefault(digest.producer_id, []).extend(offsets)
-    still_open = {offset for offsets in undecided.values() for offset in offsets}
-    return [
-        place
-        for offset, place in found.items()
-        if offset not in still_open and offset >= log.log_start_offset
-    ]
-
-
-def _all_digests(log: Log, source: IdSource) -> Iterator[BatchDigest]:
-    reader = DigestReader(log, source, log.segments[0].base_offset)
-    end_offset = log.log_end_offset
-    while reader.offset < end_offset:
-        yield from reader.read(end_offset)
+                self._undecided.setdefault(digest.producer_id, []).extend(offsets)
 
 
 def _offsets_in(digest: BatchDigest, fingerprint: bytes) -> Iterator[int]:

@@ -18,9 +18,9 @@ from tidelog.records.record import Record, encode_batch
 from tidelog.storage import digests as storage_digests
 from tidelog.storage.digests import (
     DigestReader,
+    IdSearch,
     believed,
     first_needed,
-    offsets_of,
     write_ids_file,
 )
 from tidelog.storage.ids_file import read_digests, write_digests
@@ -64,6 +64,13 @@ def keyed(
 
 def append(log: Log, *keys: str, at_ms: int = NOW_MS, epoch: int = 0) -> None:
     append_batch(log, keyed(log.log_end_offset, *keys, at_ms=at_ms, epoch=epoch))
+
+
+def offsets_of(log: Log, source: IdSource, id_fingerprint: bytes) -> list[tuple[int, int]]:
+    search = IdSearch(log, source, id_fingerprint)
+    while search.go_on():
+        pass
+    return search.places
 
 
 def read_all(log: Log, offset: int = 0) -> list[BatchDigest]:

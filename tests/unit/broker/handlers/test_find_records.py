@@ -1,5 +1,7 @@
 """D6: where the records with an id are, as the leader of their partition knows."""
 
+import asyncio
+
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.test_deduplication import batch, send, topic
 from tests.unit.broker.test_roles import replicated_world
@@ -53,3 +55,17 @@ async def test_what_is_not_committed_is_not_found() -> None:
         await replicated_world(world, tidelog_dedup_header="guid")
         await send(world, batch("a"))
         assert offsets(await find(world, "a")) == []
+
+
+@in_virtual_time
+async def test_what_else_the_disk_has_to_do_waits_for_a_slice_of_the_log_only() -> None:
+    async with broker_world() as world:
+        await topic(world, internal_segment_bytes="150")
+        for number in range(6):
+            await send(world, batch(f"id-{number}"))
+        executor = world.partitions.led("t", 0).log_directory.executor
+        finding = asyncio.ensure_future(find(world, "id-5"))
+        await asyncio.sleep(0)
+        await executor.background(lambda: None)
+        assert not finding.done()
+        assert offsets(await finding) == [5]
