@@ -24,7 +24,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from tidelog.base.errors import StorageError
+from tidelog.base.errors import DiskFull, StorageError
 from tidelog.base.ports import Disk
 from tidelog.records.digest import BatchDigest, BatchKind
 from tidelog.records.ids import ENTRY, IdSource, fingerprint
@@ -42,10 +42,19 @@ _attempts = count()
 
 
 def write_digests(disk: Disk, path: Path, source: IdSource, digests: Iterable[BatchDigest]) -> None:
-    """Make the file anew, complete when it has its name."""
+    """Make the file anew, complete when it has its name. On a full disk there is none then."""
     temporary = path.with_name(f"{path.name}.{next(_attempts)}{layout.TEMPORARY}")
     disk.remove(temporary)  # What an earlier process may have left under this number.
-    file = disk.open(temporary)
+    try:
+        _write(disk, temporary, source, digests)
+    except DiskFull:
+        disk.remove(temporary)
+        return  # The log, which can be read without it, must not go offline for it.
+    disk.rename(temporary, path)
+
+
+def _write(disk: Disk, path: Path, source: IdSource, digests: Iterable[BatchDigest]) -> None:
+    file = disk.open(path)
     try:
         gathered = bytearray(_start(source))
         for digest in digests:
@@ -56,7 +65,6 @@ def write_digests(disk: Disk, path: Path, source: IdSource, digests: Iterable[Ba
         file.append(gathered)
     finally:
         file.close()
-    disk.rename(temporary, path)
 
 
 def read_digests(disk: Disk, path: Path, source: IdSource) -> Iterator[BatchDigest]:

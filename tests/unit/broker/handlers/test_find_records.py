@@ -2,11 +2,13 @@
 
 import asyncio
 
+import pytest
+
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.test_deduplication import batch, send, topic
 from tests.unit.broker.test_roles import replicated_world
 from tests.unit.broker.world import World, broker_world
-from tidelog.base.errors import ErrorCode
+from tidelog.base.errors import DiskFull, ErrorCode
 from tidelog.broker.handlers.find_records import RecordFinder
 from tidelog.wire.find_records import FindRecordsRequest, FoundInPartition
 
@@ -69,3 +71,18 @@ async def test_what_else_the_disk_has_to_do_waits_for_a_slice_of_the_log_only() 
         await executor.background(lambda: None)
         assert not finding.done()
         assert offsets(await finding) == [5]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("operation", ["append", "open"])
+async def test_full_disk_without_room_for_ids_serves_on(operation: str) -> None:
+    async with broker_world() as world:
+        world.disk.arm(operation, "*.ids.*", DiskFull)
+        await topic(world, internal_segment_bytes="150")
+        for number in range(6):
+            await send(world, batch(f"id-{number}"))
+        assert offsets(await find(world, "id-2")) == [2]
+        await world.settle()
+        runner = world.partitions.led("t", 0)
+        assert not runner.is_offline
+        assert not [name for name in world.disk.list_folder(runner.log.folder) if ".ids" in name]
