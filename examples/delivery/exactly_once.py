@@ -17,7 +17,10 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 
 def process(message: Message, producer: Producer, output: str) -> None:
     """Whatever an application makes of a record; here, the same in capitals."""
-    producer.produce(output, key=message.key(), value=(message.value() or b"").upper())
+    value = message.value()
+    # None deletes its key where the output is compacted; an empty value would not.
+    changed = None if value is None else value.upper()
+    producer.produce(output, key=message.key(), value=changed)
 
 
 def commit(consumer: Consumer, producer: Producer, message: Message) -> None:

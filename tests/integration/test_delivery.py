@@ -81,7 +81,7 @@ def run_killed_and_again(recipe: str, killed_after: str, *arguments: str) -> Non
     assert run_recipe(recipe, "-", *arguments) == 0
 
 
-def verdict(values: Sequence[bytes], prefix: str) -> Verdict:
+def verdict(values: Sequence[bytes | None], prefix: str) -> Verdict:
     seen = Counter(values)
     expected = [f"{prefix} {number}".encode() for number in range(RECORD_COUNT)]
     assert seen.keys() <= set(expected)
@@ -124,7 +124,16 @@ def test_exactly_once_is_neither_lost_nor_repeated(
     assert verdict(committed(bootstrap, output), "RECORD") == Verdict(lost=0, repeated=0)
 
 
-def committed(bootstrap: str, topic: str) -> list[bytes]:
+def test_exactly_once_leaves_a_record_that_deletes_its_key_what_it_is(bootstrap: str) -> None:
+    topic = f"delivery-{unused_name()}"
+    with Producer(bootstrap) as producer:
+        producer.send(topic, None, key=b"gone")
+    target = (topic, f"{topic}-output", "--bootstrap", bootstrap, "--group", f"{topic}-group")
+    assert run_recipe("exactly_once", "-", *target) == 0
+    assert committed(bootstrap, f"{topic}-output") == [None]
+
+
+def committed(bootstrap: str, topic: str) -> list[bytes | None]:
     """Everything in the topic's one partition that was committed."""
     consumer = Consumer(
         {
@@ -136,13 +145,13 @@ def committed(bootstrap: str, topic: str) -> list[bytes]:
         }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    values: list[bytes] = []
+    values: list[bytes | None] = []
     try:
         while (message := consumer.poll(CLIENT_TIMEOUT_S)) is not None:
             if message.error() is not None:
                 return values
             value = message.value()
-            assert isinstance(value, bytes)
+            assert isinstance(value, bytes | None)
             values.append(value)
     finally:
         consumer.close()
