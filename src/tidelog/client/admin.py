@@ -28,6 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from tidelog.base.errors import ConfigError
 from tidelog.client.bootstrap import Address, require_reachable
 from tidelog.client.errors import ClusterUnreachable, RequestFailed
+from tidelog.client.names import require_group_id, require_topic_name
 from tidelog.client.translation import translated
 from tidelog.client.values import (
     CONFIG_SOURCES,
@@ -99,7 +100,7 @@ class Admin:
         if not names:
             return []
         for name in names:
-            _require_name(name)
+            require_topic_name(name)
         answers = self._client.describe_topics(
             TopicCollection(list(names)), request_timeout=self._timeout_s
         )
@@ -168,13 +169,13 @@ class Admin:
         """The settings in force, by name. Of ClusterDefaults: only those that were set."""
         match resource:
             case TopicResource(name):
-                _require_name(name)
+                require_topic_name(name)
                 values = self._describe_configs(ResourceType.TOPIC, name)
             case BrokerResource(broker_id):
                 self._require_broker(broker_id)
                 values = self._describe_configs(ResourceType.BROKER, str(broker_id))
             case GroupResource(group_id):
-                _require_group(group_id)
+                require_group_id(group_id)
                 values = self._describe_configs(ResourceType.GROUP, group_id)
             case ClusterDefaults():
                 from tidelog.client import direct  # noqa: PLC0415 - loads kio
@@ -201,7 +202,7 @@ class Admin:
         self._require_known(resource, set_values, deleted)
         match resource:
             case TopicResource(name):
-                _require_name(name)
+                require_topic_name(name)
                 self._alter_configs(ResourceType.TOPIC, name, set_values, deleted)
             case BrokerResource(broker_id) if self._is_alive(broker_id):
                 self._alter_configs(ResourceType.BROKER, str(broker_id), set_values, deleted)
@@ -217,7 +218,7 @@ class Admin:
                     timeout_s=self._timeout_s,
                 )
             case GroupResource(group_id):
-                _require_group(group_id)
+                require_group_id(group_id)
                 self._alter_configs(ResourceType.GROUP, group_id, set_values, deleted)
             case ClusterDefaults():
                 from tidelog.client import direct  # noqa: PLC0415 - loads kio
@@ -379,17 +380,6 @@ def _no_log_dir(broker_id: int) -> LogDirDescription:
         usable_bytes=None,
         replicas=(),
     )
-
-
-def _require_name(topic: str) -> None:
-    # confluent-kafka raises ValueError where a broker would say this.
-    if not topic:
-        raise RequestFailed("TOPIC_EXCEPTION", "a topic name must not be empty")
-
-
-def _require_group(group_id: str) -> None:
-    if not group_id:
-        raise RequestFailed("INVALID_REQUEST", "a group's id must not be empty")
 
 
 def _topic_description(topic: KafkaTopicDescription) -> TopicDescription:
