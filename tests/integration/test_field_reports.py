@@ -171,6 +171,40 @@ def test_a_topic_without_a_name_is_one_sentence(
     assert done.returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("arguments", "exit_code"),
+    [
+        (["groups", "describe", ""], 2),
+        (["groups", "reset", "", "--topic", "orders", "--to-latest", "--execute"], 2),
+        (["groups", "delete-offsets", "", "--topic", "orders"], 2),
+        (["groups", "delete", ""], 1),
+    ],
+)
+def test_a_group_without_an_id_is_one_sentence(
+    broker: BrokerProcess, arguments: list[str], exit_code: int
+) -> None:
+    """There was no reason in it."""
+    done = tidelog(*arguments, "--bootstrap", broker.bootstrap)
+    assert done.stderr.decode().endswith(": a group's id must not be empty\n")
+    assert done.stderr.count(b"\n") == 1
+    assert done.returncode == exit_code
+
+
+def test_a_group_without_an_id_is_not_joined(broker: BrokerProcess) -> None:
+    """confluent-kafka ended the process: an assertion, and a core."""
+    create_topic(broker.bootstrap, "joined", partition_count=1, config={})
+    done = tidelog("consume", "joined", "--group", "", "--bootstrap", broker.bootstrap)
+    assert done.stderr.decode().endswith(": a group's id must not be empty\n")
+    assert done.returncode == 2
+
+
+def test_a_transactional_id_that_is_empty_is_one_sentence(broker: BrokerProcess) -> None:
+    """It was the code alone."""
+    done = tidelog("transactions", "describe", "", "--bootstrap", broker.bootstrap)
+    assert done.stderr.decode().endswith(": a transactional id must not be empty\n")
+    assert done.returncode == 2
+
+
 def test_a_listener_that_no_name_server_could_know_is_named(tmp_path: Path) -> None:
     """It was a traceback."""
     listeners = f"listeners=PLAINTEXT://{'a' * 64}:0"

@@ -19,6 +19,7 @@ from typing import Final, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from tidelog.client.message_source import MessageSource, Settings
+from tidelog.client.names import require_group_id
 from tidelog.client.reader import FetchedRecord, fetched_record
 from tidelog.client.translation import failure, translated
 
@@ -48,6 +49,7 @@ class GroupReader:
         is_following: bool,
     ) -> None:
         """`protocol`: classic or consumer. `reset`: where a group begins that has not committed."""
+        require_group_id(group)
         self._bootstrap = bootstrap
         self._is_following = is_following
         self._unread: set[int] = set()

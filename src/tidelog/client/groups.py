@@ -31,6 +31,7 @@ from tidelog.client.group_values import (
     GroupPosition,
     PartitionKey,
 )
+from tidelog.client.names import require_group_id
 from tidelog.client.offset_reset import PlannedOffset, Reset, ToTimestamp, plan_reset
 from tidelog.client.translation import failure, translated
 from tidelog.client.values import OffsetBounds
@@ -76,6 +77,8 @@ class Groups:
         """The groups of these names, in this order. One that does not exist is dead."""
         if not group_ids:
             return []
+        for group_id in group_ids:
+            require_group_id(group_id)
         answers = self._client.describe_consumer_groups(
             list(group_ids), request_timeout=self._timeout_s
         )
@@ -143,6 +146,7 @@ class Groups:
 
     def set_offsets(self, group_id: str, offsets: Mapping[PartitionKey, int]) -> None:
         """Commit these offsets in the name of a group that nobody is a member of."""
+        require_group_id(group_id)
         partitions = [
             TopicPartition(key.topic, key.partition, offset) for key, offset in offsets.items()
         ]
@@ -164,6 +168,7 @@ class Groups:
 
     def delete(self, group_id: str) -> None:
         """Delete a group without members, and its offsets."""
+        require_group_id(group_id)
         (answer,) = self._client.delete_consumer_groups(
             [group_id], request_timeout=self._timeout_s
         ).values()
@@ -181,6 +186,7 @@ class Groups:
         }
 
     def _ask_coordinator(self, group_id: str, question: Callable[[Address], T]) -> T:
+        require_group_id(group_id)
         return ask_coordinator(
             parse_bootstrap(self._bootstrap),
             group_id,

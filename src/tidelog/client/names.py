@@ -17,3 +17,9 @@ def require_group_id(group_id: str) -> None:
     """Raises RequestFailed if there is none."""
     if not group_id:
         raise RequestFailed("INVALID_REQUEST", "a group's id must not be empty")
+
+
+def require_transactional_id(transactional_id: str) -> None:
+    """Raises RequestFailed if there is none."""
+    if not transactional_id:
+        raise RequestFailed("INVALID_REQUEST", "a transactional id must not be empty")

@@ -15,6 +15,7 @@ from tidelog.client.bootstrap import Address
 from tidelog.client.coordinators import TRANSACTION, ask_coordinator
 from tidelog.client.errors import RequestFailed
 from tidelog.client.group_values import PartitionKey
+from tidelog.client.names import require_transactional_id
 from tidelog.client.transaction_values import (
     HangingTransaction,
     PartitionProducer,
@@ -60,6 +61,7 @@ class Transactions:
 
     def describe(self, transactional_id: str) -> TransactionDescription:
         """What its coordinator knows; RequestFailed if there is no such id."""
+        require_transactional_id(transactional_id)
         try:
             return ask_coordinator(
                 [Address(broker.host, broker.port) for broker in self._brokers()],
