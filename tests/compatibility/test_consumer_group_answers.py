@@ -266,3 +266,29 @@ def test_a_classic_member_stays_in_an_upgraded_group(pair: GroupPair) -> None:
     pair.ask(ApiKey.LIST_GROUPS, 5, listing(types=("consumer",)))
     beat(pair, heartbeat(group, "new", -1))
     pair.ask(ApiKey.LEAVE_GROUP, 5, leaving(group, ("{ann}", None)), who="ann")
+
+
+def test_a_classic_member_that_is_left_alone_joins_again_in_its_generation(
+    pair: GroupPair,
+) -> None:
+    """It still has its partitions, and commits before it gives them up."""
+    group = "left-alone"
+    pair.ask(ApiKey.JOIN_GROUP, 9, joining(group), who="ann")
+    joined = pair.ask(ApiKey.JOIN_GROUP, 9, joining(group, "{ann}"), who="ann")
+    all_of_it = (
+        b"\x00\x00\x00\x00\x00\x01\x00\x07grouped\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x01"
+        b"\xff\xff\xff\xff"
+    )
+    first = syncing(group, joined["generation_id"], "{ann}", ("{ann}", all_of_it))
+    pair.ask(ApiKey.SYNC_GROUP, 5, first, who="ann")
+    new = beat(pair, heartbeat(group, "new"))
+    rejoined = pair.ask(ApiKey.JOIN_GROUP, 9, joining(group, "{ann}"), who="ann")
+    generation = rejoined["generation_id"]
+    pair.ask(ApiKey.SYNC_GROUP, 5, syncing(group, generation, "{ann}"), who="ann")
+    beat(pair, heartbeat(group, "new", new["member_epoch"]))
+    beat(pair, heartbeat(group, "new", -1))
+    told = pair.ask(ApiKey.HEARTBEAT, 4, beating(group, generation, "{ann}"), who="ann")
+    assert told["error_code"] == "rebalance_in_progress"
+    pair.ask(ApiKey.OFFSET_COMMIT, 9, committing(group, generation, "{ann}"), who="ann")
+    pair.ask(ApiKey.JOIN_GROUP, 9, joining(group, "{ann}"), who="ann")
+    pair.ask(ApiKey.LEAVE_GROUP, 5, leaving(group, ("{ann}", None)), who="ann")

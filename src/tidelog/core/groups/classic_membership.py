@@ -32,6 +32,9 @@ Rules, those of a Kafka 4.x broker:
         PENDING_MEMBERS_MAX that have not come back.
     G9  What is written is a stable group with its assignments, or an empty one. So that is what a
         new coordinator finds; a rebalance that was under way begins again with the next heartbeat.
+   G10  A group that comes from the consumer protocol has a generation in which it never agreed.
+        Its record names no leader, by which a new coordinator knows to have it agree: members
+        would go on, and what those had that are gone would be nobody's.
 
 Everybody who waits is answered once. Who asks anew before that has given up the first request,
 which is answered REBALANCE_IN_PROGRESS.
@@ -92,6 +95,7 @@ class ClassicMembership:
         "_context",
         "_delay_ms",
         "_generation",
+        "_has_agreed",
         "_is_initial",
         "_newcomer_came",
         "_protocol_name",
@@ -114,6 +118,7 @@ class ClassicMembership:
         self._protocol_type: str | None = None
         self._protocol_name: str | None = None
         self._subscribed_topics: frozenset[str] | None = None
+        self._has_agreed = True
         # G4, while the first members of an empty group gather.
         self._is_initial = False
         self._newcomer_came = False
@@ -137,6 +142,7 @@ class ClassicMembership:
             group.members.add(member_from_record(member, metadata.protocol or ""))
         if metadata.leader is not None and metadata.leader in group.members:
             group.members.leader = metadata.leader
+        group._has_agreed = metadata.leader is not None or not metadata.members  # G10
         group._subscribed_topics = group._topics_of_members()
         return group
 
@@ -461,6 +467,7 @@ class ClassicMembership:
             self._prepare_rebalance()
             return
         self._move_to(ClassicState.STABLE)
+        self._has_agreed = True
         self._write()
         for member in self.members:
             if member.awaiting_sync is not None:
@@ -561,9 +568,9 @@ class ClassicMembership:
         for member in self.members:
             if self._timer(Timer.SESSION, member.member_id) not in self._context.timers:
                 self._expect_heartbeat(member)
-        is_stable = self._state is ClassicState.STABLE
-        if is_stable and len(self.members) > self._context.config.group_max_size:
-            self._prepare_rebalance()  # G8
+        is_too_large = len(self.members) > self._context.config.group_max_size
+        if self._state is ClassicState.STABLE and (is_too_large or not self._has_agreed):
+            self._prepare_rebalance()  # G8, G10
 
     def on_removed(self) -> None:
         for member in self.members:
@@ -610,7 +617,7 @@ class ClassicMembership:
             self._protocol_type or "",
             self._generation,
             protocol,
-            self.members.leader,
+            self.members.leader if self._has_agreed else None,
             self._state_timestamp_ms,
             members,
         )

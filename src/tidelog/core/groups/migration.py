@@ -5,7 +5,9 @@ classic ──── the first member of the consumer protocol joins ───�
 
 V1  Everybody stays a member, with what it had last. A member of a classic group that waited for
     a rebalance is told that there is another, and joins again.
-V2  Generations and epochs are one count: nobody is told a smaller number than before.
+V2  Generations and epochs are one count: nobody is told a smaller number than before. Who is in
+    the epoch of the last assignment when a group becomes classic is in its generation, and may
+    commit before it joins again.
 V3  A classic group can only be upgraded if its members are consumers whose subscriptions and
     assignments are understood, and none of its assignors keeps data in assignments: nobody
     would understand those afterwards. Otherwise it stays as it is: GROUP_ID_NOT_FOUND.
@@ -154,15 +156,18 @@ def _record_bytes(member: ConsumerMember) -> int:
 
 
 def downgraded(group: ConsumerGroup, context: GroupContext) -> ClassicGroup:
-    """The group as a classic one, stable as far as it knows. V1, V2"""
+    """The group as a classic one, whose members have yet to agree. V1, V2
+
+    Nobody was told of an epoch beyond the target's: the group's own counts who is gone already.
+    """
     members = tuple(group.members.by_id.values())
     protocol = _shared_protocol(members)
     assert protocol is not None, "can_downgrade() says so"
     metadata = GroupMetadata(
         protocol_type=CONSUMER_PROTOCOL_TYPE,
-        generation=group.members.epoch,
+        generation=group.members.target_epoch,
         protocol=protocol,
-        leader=members[0].member_id,
+        leader=None,
         current_state_timestamp_ms=context.now_ms,
         members=tuple(_metadata(member, protocol, context) for member in members),
     )

@@ -109,6 +109,37 @@ def test_a_coordinator_that_dies_while_a_group_changes_loses_no_member() -> None
             assert old.given_id in known
 
 
+@pytest.mark.parametrize("style", [EAGER, COOPERATIVE])
+def test_a_downgraded_group_agrees_anew_whoever_coordinates_it(style: str) -> None:
+    """G10: what the last consumer had would be nobody's as long as nobody joins or leaves."""
+    world = _world()
+    old, other = _guest(world, "old", style), _guest(world, "other", style)
+    new = Consumer(world, "new", topics=_ORDERS)
+    _settle(old, other)
+    _settle(old, other, new)
+    new.leave()
+    assert _types(world) == "classic"
+    world.restart()
+    _settle(old, other)
+    assert old.owned | other.owned == world.partitions("orders")
+    lost = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION}
+    assert not lost.intersection((*old.seen, *other.seen)), "they gave up what they had in time"
+
+
+def test_a_downgraded_group_that_has_agreed_stays_as_it_is() -> None:
+    """G10: another coordinator has no reason to have it agree again."""
+    world = _world()
+    old, new = _guest(world, "old"), Consumer(world, "new", topics=_ORDERS)
+    _settle(old)
+    _settle(old, new)
+    new.leave()
+    _settle(old)
+    generation = old.generation
+    world.restart()
+    _settle(old)
+    assert old.generation == generation
+
+
 def test_a_group_is_downgraded_when_its_last_consumer_is_silent() -> None:
     """S5"""
     world = _world()
