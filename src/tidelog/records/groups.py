@@ -62,6 +62,8 @@ class GroupMetadata:
     generation: int
     protocol: str | None
     leader: str | None
+    """None if it has members that have yet to agree who has what."""
+
     current_state_timestamp_ms: int
     """Since when it is stable or empty; -1 in records of old brokers."""
 
