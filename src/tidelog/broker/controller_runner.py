@@ -447,11 +447,15 @@ class ControllerRunner:
         session = self._session
         if session is None:
             raise SessionLost("this broker is not in touch with the cluster")
-        self._claim = await session.tree.controller()
-        if self._claim.controller_id != self._broker_id and session.fence is not None:
+        before = session.fence
+        found = await session.tree.controller()
+        if session.fence is not None and (before is None or before.epoch != session.fence.epoch):
+            return self._claim  # This broker was elected meanwhile: what was found is older.
+        self._claim = found
+        if found.controller_id != self._broker_id and session.fence is not None:
             # Succeeded without having noticed. What the other one says counts from now on.
             self._give_up_claim()
-        return self._claim
+        return found
 
     async def look_around(self) -> None:
         """Have the coordinator notice at once what it would notice soon: a broker seems gone."""
@@ -478,14 +482,14 @@ class ControllerRunner:
             except CoordinatorRefused as refusal:
                 if refusal.path != nodes.BROKER_GENERATION:
                     raise
-        if self._channels is not None:
-            fence = session.fence
-            assert fence is not None
+        fence = session.fence
+        if self._channels is not None and fence is not None:
             self._channels.start(Speaker(self._broker_id, fence.epoch, fence.token), self._image)
 
     async def _load_once(self, session: ClusterSession) -> None:
-        assert session.fence is not None
         loaded = await session.tree.load(session.cluster_id, is_controller=True)
+        if session.fence is None:
+            return  # Succeeded meanwhile (`look_up_claim`): the other one says where things stand.
         fence = session.fence = replace(session.fence, generation=loaded.generation)
         if loaded.deleting:
             await session.tree.finish_deletions(fence, loaded.deleting)
@@ -600,6 +604,8 @@ class ControllerRunner:
         if session.fence is None:
             return  # Whoever is controller sees it as well, and says what follows.
         registrations = await session.tree.registrations()
+        if session.fence is None:
+            return  # Succeeded meanwhile.
         session.fence = replace(session.fence, generation=registrations.generation)
         brokers = registrations.brokers
         before = self._image

@@ -9,7 +9,7 @@ from tidelog.base.errors import SessionLost
 from tidelog.broker.controller_runner import ControllerRunner
 from tidelog.config.broker import BrokerConfig
 from tidelog.coordination.memory import MemoryCoordinator, MemoryTree
-from tidelog.coordination.port import Coordinator, CoordinatorUnavailable, Operation
+from tidelog.coordination.port import Coordinator, CoordinatorUnavailable, Node, Operation
 from tidelog.core.controller.changes import Change
 from tidelog.core.controller.image import ClusterImage, Endpoint, LastStop
 
@@ -59,6 +59,39 @@ class FlakyTree(MemoryTree):
         if self.forgetting:
             self.forgetting -= 1
             raise CoordinatorUnavailable("the answer was lost")
+
+
+class LateTree(MemoryTree):
+    """A tree of which one answer about `late_path` is on its way until `arrives` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.late_path = ""
+        self.arrives = asyncio.Event()
+
+    def connect(self) -> MemoryCoordinator:
+        return self.join(lambda session_id: _LateCoordinator(self, session_id))
+
+    async def delay(self, path: str) -> None:
+        if path == self.late_path:
+            self.late_path = ""
+            await self.arrives.wait()  # Ended by the test.
+
+
+class _LateCoordinator(MemoryCoordinator):
+    def __init__(self, tree: LateTree, session_id: int) -> None:
+        super().__init__(tree, session_id)
+        self._late = tree
+
+    async def get(self, path: str) -> Node | None:
+        node = await super().get(path)
+        await self._late.delay(path)
+        return node
+
+    async def children(self, path: str) -> list[str]:
+        names = await super().children(path)
+        await self._late.delay(path)
+        return names
 
 
 class MovableTree(MemoryTree):

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from tests.unit.broker.controllers import (
+    ENDPOINTS,
     FlakyTree,
+    LateTree,
     MovableTree,
     Observer,
     controller,
@@ -35,7 +37,7 @@ from tidelog.core.controller.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from tidelog.core.controller.image import EMPTY_IMAGE, ClusterImage
+from tidelog.core.controller.image import EMPTY_IMAGE, ClusterImage, LastStop
 from tidelog.core.controller.requests import (
     ConfigAlteration,
     ConfigResource,
@@ -47,6 +49,7 @@ from tidelog.core.controller.requests import (
 )
 
 SOMEBODY_ELSE = 0
+MANY_TURNS = 100
 
 
 async def create(runner: ControllerRunner, *names: str, count: int = 1) -> list[TopicOutcome]:
@@ -487,19 +490,59 @@ async def test_a_controller_that_was_succeeded_listens_to_the_next_one() -> None
     """It may hear from the other one before it has looked at the claim itself."""
     tree = MemoryTree()
     async with running(tree) as runner:
-        claim = nodes.encode_controller(BrokerId(2), token=bytes(16), now_ms=0)
-        tree.transact(
-            [
-                Delete("/controller"),
-                Create("/controller", claim),
-                Set("/controller_epoch", b"9"),
-            ],
-            SOMEBODY_ELSE,
-        )
+        succeed(tree)
         found = await runner.look_up_claim()
         assert (found.controller_id, found.controller_epoch) == (2, 9)
         runner.follow([ControllerChanged(BrokerId(2), ControllerEpoch(9))])
         assert runner.image.controller_id == 2
+
+
+@in_virtual_time
+async def test_who_was_elected_while_it_asked_does_not_believe_an_older_answer() -> None:
+    """Brokers ask when a controller speaks that they do not know: perhaps the one before us."""
+    tree = LateTree()
+    runner = controller(tree)
+    await runner.join(None)
+    tree.late_path = nodes.CONTROLLER_EPOCH
+    asking = asyncio.create_task(runner.look_up_claim())
+    await settle()
+    assert not tree.late_path
+    await runner.register(ENDPOINTS, LastStop.CLEAN)
+    tree.arrives.set()
+    assert (await asking).controller_id == 1
+    assert runner.is_controller
+    await runner.stop()
+
+
+@in_virtual_time
+async def test_who_is_succeeded_while_it_reads_the_cluster_goes_on_as_a_broker() -> None:
+    tree = LateTree()
+    runner = controller(tree)
+    await runner.join(None)
+    tree.late_path = nodes.CONFIG_CHANGES
+    registering = asyncio.create_task(runner.register(ENDPOINTS, LastStop.CLEAN))
+    await settle()
+    assert not tree.late_path
+    succeed(tree)
+    await runner.look_up_claim()
+    tree.arrives.set()
+    await registering
+    assert not runner.is_controller
+    await runner.stop()
+
+
+def succeed(tree: MemoryTree) -> None:
+    """Broker 2 is controller now, in epoch 9."""
+    claim = nodes.encode_controller(BrokerId(2), token=bytes(16), now_ms=0)
+    tree.transact(
+        [Delete("/controller"), Create("/controller", claim), Set("/controller_epoch", b"9")],
+        SOMEBODY_ELSE,
+    )
+
+
+async def settle() -> None:
+    for _ in range(MANY_TURNS):
+        await asyncio.sleep(0)
 
 
 @in_virtual_time
