@@ -8,13 +8,13 @@ Three brokers, three replicas, min.insync.replicas 2, one producer.
                         as a rate, and that of the same producer without transactions
     Kafka's own tool    ProducerPerformance, 1 KB records in transactions of 200 ms
 
-Read "ten thousand each" with care, it is about librdkafka as much as about brokers. Kafka lets a
-transaction begin about 20 ms after the one before; by then all records are queued, and each broker
-is sent four requests of nearly 1 MB. Where it begins at once they are sent while more are queued,
-in twice as many requests, and librdkafka's threads poll without a pause for as long as a batch is
-not full: 20,000 to 40,000 turns per broker and transaction where they are 12 otherwise (`wakeups`
-of its statistics), which takes more of two cores than the three brokers do. Without transactions
-they do so with both.
+Read "ten thousand each" with care, it is about librdkafka as much as about brokers. Kafka has it
+ask three times before the next transaction may begin; by then all records are queued, and each
+broker is sent four requests of nearly 1 MB. Where it begins at once they are sent while more are
+queued, in twice as many requests, and librdkafka's threads poll without a pause meanwhile: tens of
+thousands of turns per broker and transaction where they are 12 otherwise (`wakeups` of its
+statistics), which takes more processor time than the three brokers do. Without transactions they
+do so with both.
 """
 
 import re
