@@ -11,7 +11,7 @@ What is set already is not judged again: a mistake that is there, by another ver
 that have changed since (`fitting.py`), hinders no other change.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -20,7 +20,7 @@ from tidelog.config.broker import BROKER_SETTINGS, BrokerConfig
 from tidelog.config.fitting import Misfit, Scope
 from tidelog.config.group import GROUP_SETTINGS, require_valid
 from tidelog.config.option import ConfigType, Setting
-from tidelog.config.topic import TOPIC_SETTINGS, TopicConfig, resolve_fitting
+from tidelog.config.topic import TOPIC_SETTINGS, TopicConfig, new_misfits
 
 
 class AlterOperation(IntEnum):
@@ -143,11 +143,9 @@ def _value(effective: TopicConfig | BrokerConfig, setting: Setting) -> tuple[str
 def _valid_topic(
     overrides: dict[str, str], before: Mapping[str, str], broker: BrokerConfig
 ) -> dict[str, str]:
-    _config, misfits = resolve_fitting(overrides, broker.topic_defaults)
-    if misfits:
-        _config, known = resolve_fitting(before, broker.topic_defaults)
-        for misfit in _new(misfits, known):
-            raise RequestRefused(ErrorCode.INVALID_CONFIG, misfit.reason)
+    defaults = broker.topic_defaults
+    for misfit in new_misfits(before, defaults, overrides, defaults):
+        raise RequestRefused(ErrorCode.INVALID_CONFIG, misfit.reason)
     return overrides
 
 
@@ -172,14 +170,11 @@ def _valid_broker(
         cluster_wide=dynamic if cluster_wide else config.dynamic_default,
         this_broker=config.dynamic_broker if cluster_wide else dynamic,
     )
-    for misfit in _new(altered.misfits, config.misfits):
-        raise RequestRefused(ErrorCode.INVALID_REQUEST, _refusal(misfit, cluster_wide))
+    for misfit in altered.misfits:
+        # What did not fit before stands in nobody's way: each mistake can be mended by itself.
+        if misfit not in config.misfits:
+            raise RequestRefused(ErrorCode.INVALID_REQUEST, _refusal(misfit, cluster_wide))
     return dynamic
-
-
-def _new(misfits: Iterable[Misfit], known: Collection[Misfit]) -> Iterator[Misfit]:
-    """What did not fit before stands in nobody's way: each mistake can be mended by itself."""
-    return (misfit for misfit in misfits if misfit not in known)
 
 
 def _refusal(misfit: Misfit, cluster_wide: bool) -> str:

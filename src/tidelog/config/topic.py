@@ -12,7 +12,7 @@ The first that is set wins: `log.retention.ms` before `log.retention.minutes` be
 demands. It is accepted for a topic and shown only where it is set.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.base.errors import ConfigError
@@ -456,3 +456,19 @@ BROKER_SYNONYMS: Mapping[str, tuple[str, ...]] = {
 INTERNAL_SEGMENT_BYTES_SETTING = replace(
     TOPIC_SETTINGS["segment.bytes"], name=INTERNAL_SEGMENT_BYTES, minimum=1
 )
+
+
+def new_misfits(
+    overrides: Mapping[str, str],
+    defaults: TopicConfig,
+    new_overrides: Mapping[str, str],
+    new_defaults: TopicConfig,
+) -> Iterator[Misfit]:
+    """What a topic would have to leave out that it does not leave out before.
+
+    What did not fit already stands in nobody's way: each mistake can be mended by itself.
+    """
+    _config, misfits = resolve_fitting(new_overrides, new_defaults)
+    if misfits:
+        _config, before = resolve_fitting(overrides, defaults)
+        yield from (misfit for misfit in misfits if misfit not in before)

@@ -9,13 +9,12 @@ Properties files of other brokers are not known here: this broker's stands for t
 whose file says something else leaves out what does not fit, and goes on.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import BrokerId
 from tidelog.config.broker import BrokerConfig
-from tidelog.config.fitting import Misfit
-from tidelog.config.topic import TopicConfig, resolve_fitting
+from tidelog.config.topic import TopicConfig, new_misfits
 from tidelog.core.controller.image import NO_SETTINGS, ClusterImage, Settings
 
 
@@ -61,7 +60,7 @@ class Fitting:
         """Raises RequestRefused if a topic that has `before` may not have `settings` instead."""
         for one in self._brokers_by_id():
             defaults = self.broker(one).topic_defaults
-            for misfit in _new_misfits(before, defaults, settings, defaults):
+            for misfit in new_misfits(before, defaults, settings, defaults):
                 raise RequestRefused(ErrorCode.INVALID_CONFIG, f"{misfit.reason}{self._on(one)}")
 
     def _resolved(
@@ -94,7 +93,7 @@ class Fitting:
         distinct = {frozenset(each.items()): name for name, each in sorted(self._topics.items())}
         for name in distinct.values():
             overrides = self._topics[name]
-            for misfit in _new_misfits(overrides, before, overrides, after):
+            for misfit in new_misfits(overrides, before, overrides, after):
                 raise RequestRefused(
                     ErrorCode.INVALID_REQUEST,
                     f"topic '{name}' has settings of its own that stand in the way: "
@@ -106,12 +105,3 @@ class Fitting:
         if broker_id is None:
             return ""
         return f" on broker {broker_id}, which has settings of its own"
-
-
-def _new_misfits(
-    overrides: Settings, defaults: TopicConfig, new_overrides: Settings, new_defaults: TopicConfig
-) -> Iterator[Misfit]:
-    _config, misfits = resolve_fitting(new_overrides, new_defaults)
-    if misfits:
-        _config, before = resolve_fitting(overrides, defaults)
-        yield from (misfit for misfit in misfits if misfit not in before)
