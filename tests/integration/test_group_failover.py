@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.support.server_process import wait_until
 from tests.support.three_brokers import ThreeBrokers
-from tidelog.broker.internal_topics import CONSUMER_OFFSETS
+from tidelog.core.controller.names import CONSUMER_OFFSETS
 
 SETTINGS = {
     "default.replication.factor": "3",

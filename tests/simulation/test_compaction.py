@@ -12,7 +12,7 @@ import re
 import pytest
 
 from tests.simulation.runs import BROKERS, told
-from tidelog.broker.internal_topics import INTERNAL_TOPICS
+from tidelog.core.controller.names import INTERNAL_TOPICS
 from tidelog.sim.guests import Guest
 from tidelog.sim.simulation import RunPlan, RunResult, simulate
 

@@ -19,10 +19,11 @@ from tests.support.commit_steps import Steps
 from tests.support.simulated_cluster import SimulatedCluster, simulated_cluster
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import BrokerId
-from tidelog.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE, internal_topic
+from tidelog.broker.internal_topics import internal_topic
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.peers import Address
 from tidelog.config.broker import BrokerConfig
+from tidelog.core.controller.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidelog.core.controller.requests import USE_DEFAULT, NewTopic
 from tidelog.records.batch import iter_headers
 from tidelog.records.record import decode_records

@@ -17,12 +17,12 @@ from tidelog.broker.handlers.heartbeat import HeartbeatApi
 from tidelog.broker.handlers.leave_group import LeaveGroupApi
 from tidelog.broker.handlers.offset_commit import OffsetCommitApi
 from tidelog.broker.handlers.offset_fetch import OffsetFetchApi
-from tidelog.broker.internal_topics import CONSUMER_OFFSETS
 from tidelog.broker.large_requests import LargeRequests
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.request_tasks import RequestTasks
 from tidelog.config.consumer_groups import ConsumerGroupsConfig
 from tidelog.config.groups import GroupsConfig
+from tidelog.core.controller.names import CONSUMER_OFFSETS
 from tidelog.wire.api import ApiKey
 
 

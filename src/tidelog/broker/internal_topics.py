@@ -4,18 +4,15 @@
     __transaction_state     transactional ids
 
 Ordinary topics: replicated, compacted, readable by Kafka's own tools. Their settings are what a
-Kafka broker gives them; how many partitions they have must not change any more once they exist,
-because it decides which broker looks after a key.
+Kafka broker gives them; how many partitions they have does not change any more once they exist
+(`core/controller/topics.py`), because it decides which broker looks after a key.
 """
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.broker.topic_creation import TopicCreation
 from tidelog.config.broker import BrokerConfig
+from tidelog.core.controller.names import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
 from tidelog.core.controller.requests import NewTopic
-
-CONSUMER_OFFSETS = "__consumer_offsets"
-TRANSACTION_STATE = "__transaction_state"
-INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 
 _REPLICATION_FACTORS = {
     CONSUMER_OFFSETS: "offsets.topic.replication.factor",

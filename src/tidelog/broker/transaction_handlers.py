@@ -14,7 +14,6 @@ from tidelog.broker.handlers.add_partitions_to_txn import AddPartitionsToTxnApi
 from tidelog.broker.handlers.coordinated import Coordinated, CoordinatedHandler
 from tidelog.broker.handlers.end_txn import EndTxnApi
 from tidelog.broker.handlers.init_producer_id import InitProducerIdHandler
-from tidelog.broker.internal_topics import TRANSACTION_STATE
 from tidelog.broker.large_requests import LargeRequests
 from tidelog.broker.marker_sender import MarkerSender, WriteHere
 from tidelog.broker.partitions import Partitions
@@ -22,6 +21,7 @@ from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.request_tasks import RequestTasks
 from tidelog.broker.transaction_shards import TransactionCoordinator, TransactionShards
 from tidelog.config.transactions import TransactionsConfig
+from tidelog.core.controller.names import TRANSACTION_STATE
 from tidelog.wire.api import ApiKey
 
 

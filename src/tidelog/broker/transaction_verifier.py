@@ -29,11 +29,11 @@ from typing import Final, NamedTuple, Protocol
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import BrokerId, TopicPartition
 from tidelog.broker.broker_peers import BrokerPeers, Connect
-from tidelog.broker.internal_topics import TRANSACTION_STATE
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.peers import Peer
 from tidelog.core.controller.changes import Change
 from tidelog.core.controller.image import ClusterImage
+from tidelog.core.controller.names import TRANSACTION_STATE
 from tidelog.core.coordinators import partition_of
 from tidelog.wire.add_partitions_to_txn import (
     AddedPartitions,

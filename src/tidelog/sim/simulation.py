@@ -12,10 +12,10 @@ from functools import partial
 from random import Random
 
 from tidelog.base.errors import ErrorCode, StorageError, TidelogError
-from tidelog.broker.internal_topics import INTERNAL_TOPICS
 from tidelog.broker.peers import Address
 from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, is_compiled
 from tidelog.config.replication import LEADER_SELECTOR, RACK_AWARE_SELECTOR
+from tidelog.core.controller.names import INTERNAL_TOPICS
 from tidelog.core.controller.requests import NewTopic
 from tidelog.sim.batch_producer import ProducerPlan
 from tidelog.sim.batches import ACKS_ALL

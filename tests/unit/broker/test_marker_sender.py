@@ -15,7 +15,6 @@ from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.world import BROKER, OTHER, World, broker_world, led_by_us, replicated
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import NO_BROKER, BrokerId, TopicId, TopicPartition
-from tidelog.broker.internal_topics import TRANSACTION_STATE
 from tidelog.broker.marker_sender import RETRY_BACKOFF_MAX_S, VERSION
 from tidelog.broker.peers import Peer
 from tidelog.broker.producer_ids import ProducerIds
@@ -28,6 +27,7 @@ from tidelog.core.controller.image import (
     PartitionImage,
     TopicImage,
 )
+from tidelog.core.controller.names import TRANSACTION_STATE
 from tidelog.core.transactions.answers import DescribeAnswer, PartitionsAnswer, ProducerAnswer
 from tidelog.core.transactions.initializing import Claim
 from tidelog.wire.api import decode_request_header

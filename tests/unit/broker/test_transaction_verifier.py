@@ -10,9 +10,9 @@ from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.world import BROKER, OTHER, World, broker_world, replicated
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import TopicPartition
-from tidelog.broker.internal_topics import TRANSACTION_STATE
 from tidelog.broker.transaction_verifier import VERSION, Codes, Question, TransactionVerifier
 from tidelog.core.controller.changes import BrokerGone
+from tidelog.core.controller.names import TRANSACTION_STATE
 from tidelog.wire.add_partitions_to_txn import (
     AddedPartitions,
     AddedResult,

@@ -13,9 +13,9 @@ from typing import Final, cast
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import ProducerEpoch, ProducerId, TopicPartition
 from tidelog.broker.handlers.coordinated import Begun, Outcome
-from tidelog.broker.internal_topics import CONSUMER_OFFSETS
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.transaction_shards import TransactionCoordinator, known_code
+from tidelog.core.controller.names import CONSUMER_OFFSETS
 from tidelog.core.coordinators import partition_of
 from tidelog.core.transactions.answers import PartitionsAnswer
 from tidelog.core.transactions.initializing import Claim

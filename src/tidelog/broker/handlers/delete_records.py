@@ -29,9 +29,9 @@ from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import Offset
 from tidelog.broker.dispatch import Postponed, RequestContext
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
-from tidelog.broker.internal_topics import INTERNAL_TOPICS
 from tidelog.broker.large_requests import in_turns
 from tidelog.config.topic import TopicConfig
+from tidelog.core.controller.names import INTERNAL_TOPICS
 
 NO_LOW_WATERMARK: Final = Offset(-1)
 # Their log starts are written down in one go; it takes some milliseconds to begin so many.

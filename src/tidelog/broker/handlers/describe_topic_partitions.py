@@ -34,11 +34,10 @@ from tidelog.base.ids import NO_BROKER, BrokerId
 from tidelog.broker.dispatch import RequestContext
 from tidelog.broker.handlers.answering import NO_THROTTLE, message_error
 from tidelog.broker.handlers.metadata import ALL_TOPIC_OPERATIONS
-from tidelog.broker.internal_topics import INTERNAL_TOPICS
 from tidelog.broker.large_requests import in_turns
 from tidelog.broker.partitions import Partitions
 from tidelog.core.controller.image import ClusterImage, PartitionImage, TopicImage
-from tidelog.core.controller.names import require_legal
+from tidelog.core.controller.names import INTERNAL_TOPICS, require_legal
 from tidelog.wire.metadata import NO_OPERATIONS
 
 REPLICA_SETS_MAX: Final = 1024

@@ -16,10 +16,11 @@ from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_BROKER
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
-from tidelog.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE, InternalTopics
+from tidelog.broker.internal_topics import InternalTopics
 from tidelog.broker.large_requests import LARGE_BYTES, LargeRequests
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.request_tasks import RequestTasks
+from tidelog.core.controller.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidelog.core.coordinators import partition_of
 from tidelog.wire.api import RequestHeader
 from tidelog.wire.find_coordinator import (

@@ -17,7 +17,6 @@ from tidelog.base.ids import NO_BROKER, BrokerId
 from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.connection import Answer, Connection
 from tidelog.broker.departures import Departures
-from tidelog.broker.internal_topics import INTERNAL_TOPICS
 from tidelog.broker.large_requests import LARGE_BYTES, LARGE_COUNT, LargeRequests
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.request_tasks import RequestTasks
@@ -28,7 +27,7 @@ from tidelog.core.controller.image import (
     PartitionImage,
     TopicImage,
 )
-from tidelog.core.controller.names import require_legal
+from tidelog.core.controller.names import INTERNAL_TOPICS, require_legal
 from tidelog.wire.api import RequestHeader
 from tidelog.wire.metadata import (
     NO_OPERATIONS,

@@ -24,7 +24,6 @@ from tidelog.broker.answers import PendingAnswer
 from tidelog.broker.append_terms import NO_GUARD, FromClient
 from tidelog.broker.connection import Answer, Connection, RequestShortcut
 from tidelog.broker.heavy_turns import SMALL_BYTES, HeavyTurns
-from tidelog.broker.internal_topics import INTERNAL_TOPICS
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.produce_results import refused_by, refused_partition
 from tidelog.broker.produce_verification import (
@@ -35,6 +34,7 @@ from tidelog.broker.produce_verification import (
 )
 from tidelog.broker.request_tasks import AtTheCostOf, RequestTasks
 from tidelog.broker.waiters import ParkedProduce
+from tidelog.core.controller.names import INTERNAL_TOPICS
 from tidelog.records.batch import CODEC_MASK, HEADER_SIZE_BYTES, TRANSACTIONAL_FLAG, Codec
 from tidelog.wire.api import RequestHeader, decode_request_header
 from tidelog.wire.produce import (

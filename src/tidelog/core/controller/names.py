@@ -11,6 +11,9 @@ from tidelog.base.errors import ErrorCode, RequestRefused
 
 NAME_MAX_CHARACTERS = 249
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 

@@ -276,6 +276,12 @@ def _added(
             ErrorCode.INVALID_PARTITIONS,
             f"the topic has {count} partition(s) already; {request.partition_count} is not more",
         )
+    if topic.name in names.INTERNAL_TOPICS:
+        raise RequestRefused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{topic.name} has {count} partition(s) for good: their number decides which of them "
+            "has what is committed, and it would not be found in another",
+        )
     if missing > budget:
         raise RequestRefused(
             ErrorCode.POLICY_VIOLATION,

@@ -8,7 +8,7 @@ come while what was found is still kept (`broker/coordinators.py`).
 from functools import partial
 
 from tidelog.base.ids import TopicPartition
-from tidelog.broker.internal_topics import INTERNAL_TOPICS
+from tidelog.core.controller.names import INTERNAL_TOPICS
 from tidelog.sim.brokers import SimulatedBroker
 from tidelog.sim.faults.processes import ProcessFaults
 from tidelog.sim.faults.scene import FaultKind, Scene

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
-from tidelog.broker.internal_topics import INTERNAL_TOPICS
+from tidelog.core.controller.names import INTERNAL_TOPICS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

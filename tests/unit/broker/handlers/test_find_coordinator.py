@@ -11,8 +11,8 @@ from tests.unit.broker.served import Client
 from tests.unit.broker.simulated_loop import in_virtual_time
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import NO_BROKER
-from tidelog.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidelog.core.controller.changes import PartitionChanged
+from tidelog.core.controller.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidelog.core.coordinators import partition_of
 from tidelog.wire.api import ApiKey
 

@@ -18,8 +18,8 @@ from tidelog.base.ids import TopicPartition
 from tidelog.broker.group_settings import GroupSettings
 from tidelog.broker.group_shards import GroupShards
 from tidelog.broker.group_topics import GroupTopics
-from tidelog.broker.internal_topics import CONSUMER_OFFSETS
 from tidelog.broker.large_requests import LARGE_BYTES
+from tidelog.core.controller.names import CONSUMER_OFFSETS
 from tidelog.core.controller.requests import TopicReference
 from tidelog.records.groups import GroupMetadataRecord, OffsetCommitRecord
 from tidelog.wire.api import ApiKey

@@ -13,8 +13,8 @@ from tests.unit.broker.simulated_loop import in_virtual_time
 from tests.unit.broker.transactions import end
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import TopicPartition
-from tidelog.broker.internal_topics import CONSUMER_OFFSETS
 from tidelog.broker.transaction_verifier import Question
+from tidelog.core.controller.names import CONSUMER_OFFSETS
 from tidelog.core.coordinators import partition_of
 from tidelog.wire.api import ApiKey
 

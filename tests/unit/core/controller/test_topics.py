@@ -17,6 +17,7 @@ from tidelog.core.controller import topics
 from tidelog.core.controller.changes import PartitionsAdded, TopicCreated, TopicDeleted
 from tidelog.core.controller.decision import Decision
 from tidelog.core.controller.image import ClusterImage, Settings
+from tidelog.core.controller.names import INTERNAL_TOPICS
 from tidelog.core.controller.requests import (
     NewPartitions,
     NewTopic,
@@ -286,6 +287,15 @@ def test_a_topic_that_cannot_grow_is_refused_with_kafkas_code(
     )
     decision = grow(requested)
     assert codes(decision) == [(name, code)]
+    assert decision.changes == []
+
+
+@pytest.mark.parametrize("name", sorted(INTERNAL_TOPICS))
+def test_a_topic_of_coordinators_keeps_its_number_of_partitions(name: str) -> None:
+    """It decides which partition has a group's offsets: after a change, another was asked."""
+    image = cluster(brokers(1, 2, 3), topic(name, 1, partition(1, 2)))
+    decision = grow(NewPartitions(topic=name, partition_count=2), image=image)
+    assert codes(decision) == [(name, ErrorCode.INVALID_PARTITIONS)]
     assert decision.changes == []
 
 
