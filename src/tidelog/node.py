@@ -22,6 +22,7 @@ from tidelog.base.errors import StorageError, TidelogError
 from tidelog.base.ports import Disk
 from tidelog.broker.broker import HASH_KEY_BYTES, Broker, BrokerPorts
 from tidelog.broker.disk_executor import DiskExecutor
+from tidelog.broker.left_tasks import left_tasks
 from tidelog.broker.log_dir_runner import UNKNOWN_BOOT
 from tidelog.broker.network import SocketNetwork
 from tidelog.broker.shortcuts import SHORTCUTS
@@ -41,6 +42,8 @@ GC_THRESHOLD = 20_000
 ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # What connections leave to logs of the files that this process may open: an eighth, up to this.
 LOG_DESCRIPTORS_MAX = 1024
+# How long tasks may go on when the broker has stopped, and there is nothing left to wait for.
+LEFT_TASKS_S = 2.0
 
 
 def run(config: BrokerConfig) -> int:
@@ -73,6 +76,7 @@ class Node:
         try:
             async with asyncio.TaskGroup() as tasks:
                 await broker.run(tasks, stopping=self._stopping, on_ready=self._announce)
+                await end_left_tasks(LEFT_TASKS_S)
         except* TidelogError as group:
             raise _first(group) from None
         await self._end_threads(loop)
@@ -151,6 +155,17 @@ class Node:
                 f"tidelog broker {self._config.broker_id} listening on {host}:{first.port}\n"
             )
             sys.stdout.flush()
+
+
+async def end_left_tasks(within_s: float) -> None:
+    """Let everybody else finish, and end whoever does not.
+
+    Everything is closed and flushed by now: a task that still waits does so in vain, and the
+    process, which others have wait for, would never end.
+    """
+    for task in await left_tasks(within_s):
+        logger.warning("task was left when the broker had stopped", extra={"task": repr(task)})
+        task.cancel()
 
 
 def _connection_descriptor_max() -> int:

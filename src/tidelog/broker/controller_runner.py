@@ -163,6 +163,7 @@ class ControllerRunner:
         self._session: ClusterSession | None = None
         self._channels: BrokerChannels | None = None
         self._is_stale = False
+        self._has_ended = False
         self._log_dir_event_numbers = count()
         self.aside = Aside()
         self.view = ControllerView()
@@ -226,8 +227,8 @@ class ControllerRunner:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         request = _Request(partial(self._answer, action, future), partial(_refuse, future))
         await self._events.put(request)
-        if self._session is None:
-            self._refuse_waiting()  # Lost while the queue was full; nobody may be serving it.
+        if self._session is None or self._has_ended:
+            self._refuse_waiting()  # Since when the queue was full; nobody may be serving it.
         return await future  # Ended by `run`, which answers or refuses everything it is asked.
 
     async def _answer(
@@ -394,6 +395,8 @@ class ControllerRunner:
                 await self._serve_session()
                 await self._rejoin()
         finally:
+            # The session is kept until all logs are closed, and somebody may ask until then.
+            self._has_ended = True
             self._stop_channels()
             self._refuse_waiting()
 

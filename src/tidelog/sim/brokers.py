@@ -6,7 +6,8 @@
                                        └─ pause, resume
 
 The disk and the machine outlive the process. A machine that lost power has another boot id when it
-is back; that is all the broker is told.
+is back; that is all the broker is told. A process ends when its broker has stopped (P29): nothing
+of it waits for anything any more.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from random import Random
 
 from tidelog.broker.broker import HASH_KEY_BYTES, Broker, BrokerPorts
 from tidelog.broker.cluster_session import NOT_REGISTERED
+from tidelog.broker.left_tasks import left_tasks
 from tidelog.broker.partition_runner import PartitionRunner
 from tidelog.broker.shortcuts import Shortcuts
 from tidelog.config.broker import BrokerConfig
@@ -32,6 +34,7 @@ DATA = Path("/data")
 DESCRIPTORS_MAX = 1_000
 DISK_BYTES = 2**30
 DISK_WORK_MAX_S = 0.01
+STOPPED_WITHIN_S = 2.0
 
 
 class SimulatedBroker:
@@ -157,4 +160,10 @@ class SimulatedBroker:
 
         async with asyncio.TaskGroup() as tasks:
             await broker.run(tasks, stopping=stopping, on_ready=ready)
+            await self._require_end()
         self.broker = None
+
+    async def _require_end(self) -> None:
+        """P29"""
+        left = await left_tasks(STOPPED_WITHIN_S)
+        assert not left, f"P29: {self.host} has stopped, and {left} still wait"

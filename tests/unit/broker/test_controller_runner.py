@@ -733,3 +733,17 @@ async def test_requests_that_wait_when_the_broker_stops_are_refused() -> None:
         assert outcome.error in (ErrorCode.NONE, ErrorCode.NOT_CONTROLLER)
     (late,) = await create(runner, "late")
     assert late.error is ErrorCode.NOT_CONTROLLER
+
+
+@in_virtual_time
+async def test_who_asks_between_the_end_of_a_controller_and_of_its_session_is_refused() -> None:
+    runner = controller(MemoryTree())
+    await start(runner)
+    serving = asyncio.create_task(runner.run())
+    await settled()
+    serving.cancel()
+    await asyncio.wait([serving])
+    async with asyncio.timeout(1):
+        (outcome,) = await create(runner, "t")
+    assert outcome.error is ErrorCode.NOT_CONTROLLER
+    await runner.stop()
