@@ -8,6 +8,10 @@ A request is refused unless it comes from the controller of the newest epoch, an
 registration of this broker. An epoch that is not known yet is looked up in the coordinator, where
 the controller has also left a token: only who can read that can speak as the controller.
 
+The three come in one go, in this order. Whoever has refused the metadata refuses the roles as well,
+until the controller has told both again: who leads a partition acts upon the image, and a
+coordinator of transactions sends no markers to topics that are not in it.
+
 One request may be about every partition there is. It is translated aside or in turns, so that
 clients are served meanwhile, and looked at again afterwards: its sender may have been succeeded.
 """
@@ -75,6 +79,8 @@ class ControlRequests:
         self._membership = membership
         self._replicas = replicas
         self._turn = asyncio.Lock()
+        self._unheard: ControlHeader | None = None
+        """Of the last metadata, if that was refused."""
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         async with self._turn:
@@ -82,7 +88,9 @@ class ControlRequests:
                 await self._admit(request.header)
                 self._membership.follow(await self._changes(request))
             except RequestRefused as refusal:
+                self._unheard = request.header
                 return UpdateMetadataResponse(self._refused("UpdateMetadata", refusal))
+            self._unheard = None
             return UpdateMetadataResponse(ErrorCode.NONE)
 
     async def _changes(self, request: UpdateMetadataRequest) -> list[Change]:
@@ -107,6 +115,7 @@ class ControlRequests:
                     async for one, state in in_turns(messages.partitions_of(request.topics))
                 }
                 await self._admit(request.header)
+                self._require_metadata(request.header)
             except RequestRefused as refusal:
                 return LeaderAndIsrResponse(self._refused("LeaderAndIsr", refusal), [])
             failed = await self._replicas.become(
@@ -161,6 +170,16 @@ class ControlRequests:
         ):
             raise RequestRefused(
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not sent by the controller"
+            )
+
+    def _require_metadata(self, header: ControlHeader) -> None:
+        """Raises RequestRefused if what this speaker said before the roles was not heard.
+
+        Others do not have its token, and so cannot have it refused.
+        """
+        if header == self._unheard:
+            raise RequestRefused(
+                ErrorCode.BROKER_NOT_AVAILABLE, "the metadata that came before was refused"
             )
 
     def _refused(self, request: str, refusal: RequestRefused) -> ErrorCode:

@@ -204,6 +204,43 @@ async def test_metadata_that_cannot_follow_is_refused_and_changes_nothing() -> N
         assert broker.world.image is image
 
 
+@pytest.mark.parametrize("failure", [CoordinatorUnavailable("test"), SessionLost("test")])
+@in_virtual_time
+async def test_roles_are_not_taken_without_the_metadata_that_came_before(
+    failure: Exception,
+) -> None:
+    """Both are sent in one go, and only the first meets a coordinator that does not answer. Who
+    coordinates transactions would take topics that it has not heard of for deleted."""
+    async with controlled() as broker:
+        broker.know(replicated(BROKER, 0))
+        await broker.world.settle()
+        requests, membership = broker.requests, broker.membership
+        membership.stored = replace(CLAIM, controller_epoch=ControllerEpoch(6))
+        header = GOOD._replace(controller_epoch=6)
+        membership.failure = failure
+        updated = await requests.update_metadata(broker.update(header))
+        assert updated.error_code == ErrorCode.BROKER_NOT_AVAILABLE
+        membership.failure = None
+        told = await requests.leader_and_isr(roles(replicated(BROKER, 0), header))
+        assert told == (ErrorCode.BROKER_NOT_AVAILABLE, [])
+        assert broker.world.runner("t").leader is None
+        assert (await requests.update_metadata(broker.update(header))).error_code == 0
+        told = await requests.leader_and_isr(roles(replicated(BROKER, 0), header))
+        assert told == (ErrorCode.NONE, [])
+        assert broker.world.runner("t").leading.leader_epoch == 0
+
+
+@in_virtual_time
+async def test_metadata_of_who_may_not_speak_keeps_no_role_back() -> None:
+    async with controlled() as broker:
+        broker.know(replicated(BROKER, 0))
+        await broker.world.settle()
+        stranger = GOOD._replace(token=bytes(16))
+        assert (await broker.requests.update_metadata(broker.update(stranger))).error_code != 0
+        told = await broker.requests.leader_and_isr(roles(replicated(BROKER, 0)))
+        assert told == (ErrorCode.NONE, [])
+
+
 @in_virtual_time
 async def test_roles_that_cannot_be_are_refused() -> None:
     async with controlled() as broker:
