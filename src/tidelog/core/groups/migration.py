@@ -11,13 +11,21 @@ V2  Generations and epochs are one count: nobody is told a smaller number than b
 V3  A classic group can only be upgraded if its members are consumers whose subscriptions and
     assignments are understood, and none of its assignors keeps data in assignments: nobody
     would understand those afterwards. Otherwise it stays as it is: GROUP_ID_NOT_FOUND.
+V4  What members had last is not always all there is: a rebalance may be under way, or a
+    cooperative one half done. Then the group begins a new epoch, also if whoever joins takes a
+    static member's place and changes nothing: what was nobody's would stay so without end.
+V5  What a member has yet to give back stays its own, whatever the group becomes: nobody else may
+    have it before the member has joined again without. In a classic group that is what a
+    cooperative member has said that it owns, if it was assigned to nobody.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.core.groups.classic_group import ClassicGroup
 from tidelog.core.groups.classic_members import ClassicMember
+from tidelog.core.groups.classic_membership import ClassicState
 from tidelog.core.groups.consumer.classic_guests import to_ids, to_names
 from tidelog.core.groups.consumer.group import ConsumerGroup
 from tidelog.core.groups.consumer.members import ConsumerMember
@@ -30,6 +38,7 @@ from tidelog.records.consumer_groups import (
     CurrentAssignmentRecord,
     GroupEpochRecord,
     MemberRecord,
+    MemberState,
     Partitions,
     Subscription,
     TargetEpochRecord,
@@ -41,6 +50,9 @@ from tidelog.records.consumer_protocol import (
     encode_assignment,
 )
 from tidelog.records.groups import GroupMetadata, MemberMetadata
+
+_TOPIC_BYTES_MAX: Final = 257
+"""Of a name, its length and a count. What a member gives back it may not subscribe to any more."""
 
 
 def upgrade_records(group: ClassicGroup, context: GroupContext) -> list[ConsumerGroupRecord]:
@@ -64,15 +76,37 @@ def _upgrade_records(group: ClassicGroup, context: GroupContext) -> Iterator[Con
     for member_id, subscription in subscriptions.items():
         yield MemberRecord(group_id, member_id, subscription)
     topics = frozenset[str]().union(*(found.topics for found in subscriptions.values()))
-    yield GroupEpochRecord(group_id, epoch, context.topics.digest(topics))
     assignments = _assignments(group, context)
+    read = {
+        partition
+        for member_id, partitions in assignments.items()
+        for partition in partitions
+        if context.topics.names[partition.topic_id] in subscriptions[member_id].topics
+    }
+    is_settled = group.state is ClassicState.STABLE and len(read) == _count(topics, context)
+    # V4. Whoever finds no more than a part of these records assigns anew as well.
+    group_epoch = epoch if is_settled else epoch + 1
+    yield GroupEpochRecord(group_id, group_epoch, context.topics.digest(topics))
     for member_id, partitions in assignments.items():
         yield TargetRecord(group_id, member_id, partitions)
     yield TargetEpochRecord(group_id, epoch)
-    for member_id, partitions in assignments.items():
-        owned = dict.fromkeys(partitions, epoch)
-        current = CurrentAssignment(epoch=epoch, previous_epoch=epoch, assigned=owned)
-        yield CurrentAssignmentRecord(group_id, member_id, current)
+    taken: Partitions = frozenset().union(*assignments.values())
+    for member in group.members:
+        unreturned = _owned(group, member, context) - taken
+        taken |= unreturned
+        current = CurrentAssignment(
+            epoch=epoch,
+            previous_epoch=epoch,
+            state=MemberState.UNREVOKED_PARTITIONS if unreturned else MemberState.STABLE,
+            assigned=dict.fromkeys(assignments[member.member_id], epoch),
+            revoking=dict.fromkeys(unreturned, epoch),
+        )
+        yield CurrentAssignmentRecord(group_id, member.member_id, current)
+
+
+def _count(topics: frozenset[str], context: GroupContext) -> int:
+    """Of their partitions."""
+    return sum(context.topics.counts(context.topics.ids(topics)).values())
 
 
 def _subscription(group: ClassicGroup, member: ClassicMember) -> Subscription:
@@ -150,9 +184,10 @@ def _record_bytes(member: ConsumerMember) -> int:
     """More than its part of the group's record will have."""
     protocols = _membership(member).protocols
     topics = sum(len(topic.encode()) + 8 for topic in member.subscription.topics)
-    return (
-        max(len(data) for _, data in protocols) + topics + 4 * len(member.current.assigned) + 1024
-    )
+    current = member.current
+    topics += _TOPIC_BYTES_MAX * len({partition.topic_id for partition in current.revoking})
+    partitions = 4 * (len(current.assigned) + len(current.revoking))
+    return max(len(data) for _, data in protocols) + topics + partitions + 1024
 
 
 def downgraded(group: ConsumerGroup, context: GroupContext) -> ClassicGroup:
@@ -184,7 +219,7 @@ def _metadata(member: ConsumerMember, protocol: str, context: GroupContext) -> M
     metadata = dict(membership.protocols)[protocol]
     embedded = decode_subscription(metadata)
     version = 0 if embedded is None else embedded.version
-    assigned = to_names(member.current.assigned, context.topics)
+    owned = to_names(member.all_partitions(), context.topics)  # V5
     return MemberMetadata(
         member_id=member.member_id,
         group_instance_id=subscription.instance_id,
@@ -193,7 +228,7 @@ def _metadata(member: ConsumerMember, protocol: str, context: GroupContext) -> M
         rebalance_timeout_ms=subscription.rebalance_timeout_ms,
         session_timeout_ms=membership.session_timeout_ms,
         subscription=metadata,
-        assignment=encode_assignment(assigned, version),
+        assignment=encode_assignment(owned, version),
     )
 
 

@@ -307,7 +307,7 @@ class GroupShard:
         records: list[ConsumerGroupRecord] = []
         if isinstance(old, ClassicGroup) and not old.is_empty:
             records = upgrade_records(old, self._context)
-        new.members.apply_all(records)
+            new.members.apply_all(records)
         if old is not None:
             self._context.write(*old.tombstones())
         self._context.write(*records)

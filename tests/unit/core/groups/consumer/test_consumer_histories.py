@@ -98,9 +98,12 @@ class GroupHistory(RuleBasedStateMachine):
         consumer.beat()
         return consumer
 
-    @rule(target=guests, topics=_SUBSCRIPTIONS)
-    def join_as_guest(self, topics: frozenset[str]) -> ClassicConsumer:
-        guest = ClassicConsumer(self.world, self._name(), topics, self.style)
+    @rule(target=guests, topics=_SUBSCRIPTIONS, is_static=st.booleans())
+    def join_as_guest(self, topics: frozenset[str], *, is_static: bool) -> ClassicConsumer:
+        return self._new_guest(topics, f"instance-{self.named}" if is_static else None)
+
+    def _new_guest(self, topics: frozenset[str], instance_id: str | None) -> ClassicConsumer:
+        guest = ClassicConsumer(self.world, self._name(), topics, self.style, instance_id)
         self.alive_guests.append(guest)
         guest.step()
         return guest
@@ -159,6 +162,27 @@ class GroupHistory(RuleBasedStateMachine):
             topics=consumer.topics,
             expression=consumer.expression,
             instance_id=consumer.instance_id,
+        )
+        self.alive.append(back)
+        back.beat()
+        return back
+
+    @rule(target=guests, consumer=consumes(consumers))
+    def become_a_guest(self, consumer: Consumer) -> ClassicConsumer:
+        """A process is replaced by one that speaks the classic protocol."""
+        consumer.leave(LEAVING_STATIC_EPOCH if consumer.instance_id else -1)
+        self.alive.remove(consumer)
+        topics = consumer.topics if consumer.topics is not None else frozenset(("orders",))
+        return self._new_guest(topics, consumer.instance_id)
+
+    @rule(target=consumers, guest=consumes(guests))
+    def cease_to_be_a_guest(self, guest: ClassicConsumer) -> Consumer:
+        """A static member says nothing when it goes."""
+        if guest.instance_id is None:
+            guest.leave()
+        self.alive_guests.remove(guest)
+        back = Consumer(
+            self.world, self._name(), topics=guest.topics, instance_id=guest.instance_id
         )
         self.alive.append(back)
         back.beat()

@@ -421,6 +421,121 @@ def test_a_static_member_changes_its_protocol_and_keeps_its_place() -> None:
     assert back.owned == had
 
 
+def _successor(world: ConsumerHosted, guest: ClassicConsumer, topics: frozenset[str]) -> Consumer:
+    """Who takes the place of a static member, with the other protocol."""
+    return Consumer(world, "new", topics=topics, instance_id=guest.instance_id)
+
+
+def test_a_static_member_changes_its_protocol_while_others_are_being_replaced() -> None:
+    """V4: what somebody had who is gone would be nobody's."""
+    world = _world()
+    old, other = _guest(world, "old"), _guest(world, "other")
+    old.instance_id = "i"
+    _settle(old, other)
+    other.leave()
+    new = _successor(world, old, _ORDERS)
+    _settle(new)
+    assert new.owned == world.partitions("orders")
+
+
+@pytest.mark.parametrize("lost", range(1, 14))
+def test_a_coordinator_that_finds_a_part_of_an_upgrade_leaves_nothing_without_a_reader(
+    lost: int,
+) -> None:
+    """V4: that of a large group is more than one batch, and the last may go with its leader."""
+    world = _world()
+    old, other = _guest(world, "old"), _guest(world, "other")
+    old.instance_id = "i"
+    _settle(old, other)
+    other.leave()
+    before = len(world.written)
+    _successor(world, old, _ORDERS).beat()
+    assert len(world.written) - before >= lost
+    del world.written[-lost:]
+    world.restart()
+    again = _successor(world, old, _ORDERS)
+    _settle(again, rounds=60)  # If it is known already, until the session of that is over (H2).
+    assert again.owned == world.partitions("orders")
+
+
+def test_a_static_member_changes_its_protocol_before_anything_is_assigned() -> None:
+    """V4"""
+    world = _world()
+    old = _guest(world, "old")
+    old.instance_id = "i"
+    old.step()
+    new = _successor(world, old, _ORDERS)
+    _settle(new)
+    assert new.owned == world.partitions("orders")
+
+
+def test_a_static_member_changes_its_protocol_between_two_cooperative_rebalances() -> None:
+    """V4: what a member has given back has not been given to anybody yet."""
+    world = _world()
+    old, other = _guest(world, "old", COOPERATIVE), _guest(world, "other", COOPERATIVE)
+    other.instance_id = "i"
+    _settle(old)
+    for _ in range(20):
+        if len(old.owned) < 4:
+            break
+        old.step()
+        other.step()
+    assert len(old.owned) == 2
+    assert not other.owned
+    new = _successor(world, other, _ORDERS)
+    _settle(old, new)
+    assert old.owned | new.owned == world.partitions("orders")
+
+
+def test_what_belongs_to_who_does_not_want_it_is_given_to_somebody_else() -> None:
+    """V4: a static member may come back with another subscription, which its group overlooks."""
+    world = _world()
+    world.set_topics({"orders": 2, "stock": 1})
+    old, other = _guest(world, "old"), _guest(world, "other")
+    old.topics = other.topics = frozenset(("orders", "stock"))
+    old.instance_id = "i"
+    _settle(old, other)
+    assert world.partitions("stock") <= old.owned
+    back = _guest(world, "back")
+    back.instance_id = "i"
+    back.steps()
+    _settle(_successor(world, back, _ORDERS), other, rounds=20)
+    assert world.partitions("stock") <= other.owned
+
+
+def test_what_a_guest_has_yet_to_give_back_is_its_own_in_the_next_groups_too() -> None:
+    """V5"""
+    world = _world()
+    old, first = _guest(world, "old", COOPERATIVE), Consumer(world, "first", topics=_ORDERS)
+    _settle(old)
+    first.beat()
+    old.steps(2)
+    assert world.group().members.by_id[old.given_id].current.revoking
+    first.leave()
+    assert _types(world) == "classic"
+    second = Consumer(world, "second", topics=_ORDERS)
+    second.beat()
+    assert not second.owned & old.owned
+    _settle(old, second)
+    assert old.owned | second.owned == world.partitions("orders")
+
+
+def test_what_a_cooperative_member_has_yet_to_hear_of_is_not_given_to_others() -> None:
+    """V5: it was assigned less than it owns, and the answer is on its way."""
+    world = _world()
+    old, second = _guest(world, "old", COOPERATIVE), _guest(world, "second", COOPERATIVE)
+    _settle(old)
+    second.step()
+    old.steps(3)
+    assert world.described().state == "Stable"
+    assert old.owned == world.partitions("orders")
+    new = Consumer(world, "new", topics=_ORDERS)
+    new.beat()
+    assert not new.owned
+    _settle(old, second, new, rounds=20)
+    assert old.owned | second.owned | new.owned == world.partitions("orders")
+
+
 def test_an_administrator_removes_members_of_either_protocol() -> None:
     world, old, _ = _mixed()
     static = Consumer(world, "static", topics=_ORDERS, instance_id="i")
