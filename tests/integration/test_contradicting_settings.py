@@ -52,6 +52,23 @@ def test_a_setting_that_a_changed_file_contradicts_is_left_out(tmp_path: Path) -
         assert alter(broker, "--cluster", "--delete", ASSIGNMENT) == (0, "")
 
 
+def test_a_setting_of_a_broker_that_is_left_out_is_shown_and_can_be_deleted(tmp_path: Path) -> None:
+    """It was seen in one line of the log alone, and was in nobody's list of what to delete."""
+    with BrokerProcess(tmp_path) as broker:
+        assert alter(broker, "--broker", "1", "--set", f"{ASSIGNMENT}=12000") == (0, "")
+        broker.stop()
+        broker.settings["group.consumer.max.assignment.interval.ms"] = "10000"
+        broker.start()
+        chosen = ("configs", "describe", "--broker", "1", "--bootstrap", broker.bootstrap)
+        assert b"1000 (12000 is set, not in force)" in tidelog(*chosen).stdout
+        listed = objects(tidelog(*chosen, "--json").stdout)
+        [shown] = [one for one in listed if "not_in_force" in one]
+        assert (shown["name"], shown["value"], shown["source"]) == (ASSIGNMENT, "1000", "broker")
+        assert shown["not_in_force"] == "12000"
+        assert alter(broker, "--broker", "1", "--delete", ASSIGNMENT) == (0, "")
+        assert b"not in force" not in tidelog(*chosen).stdout
+
+
 def knows(cluster: ThreeBrokers, broker_id: int) -> bool:
     return broker_id in cluster.admin().list_topics(timeout=METADATA_TIMEOUT_S).brokers
 

@@ -168,14 +168,21 @@ def _headline(target: _Target, *, shown: int, known: int) -> str:
 
 
 def _shown(value: ConfigValue) -> str | None:
-    return "(hidden)" if value.is_sensitive else value.value
+    if value.is_sensitive:
+        return "(hidden)"
+    if value.not_in_force is not None:
+        return f"{value.value} ({value.not_in_force} is set, not in force)"
+    return value.value
 
 
 def _as_json(value: ConfigValue) -> dict[str, object]:
-    return {
+    described: dict[str, object] = {
         "name": value.name,
         "value": value.value,
         "source": value.source,
         "read_only": value.is_read_only,
         "sensitive": value.is_sensitive,
     }
+    if value.not_in_force is not None:
+        described["not_in_force"] = value.not_in_force
+    return described

@@ -11,6 +11,9 @@ A value's *synonyms* are all the places that set it, the one that counts first. 
 
 For a group likewise, with the one broker setting that stands in for each (`group.broker_synonym`).
 
+A broker also lists what is set and not in force there (config/fitting.py), as Kafka does: its value
+is then another one than that of its first synonym. Whoever is to mend it has to see it.
+
 Not here: who may ask, and the shape of the message on the wire.
 """
 
@@ -124,7 +127,7 @@ def describe_cluster_wide(
 ) -> list[DescribedConfig]:
     """What an operator set for all brokers at once, as asked for with an empty broker name.
 
-    Also what is not in force here: it may be elsewhere, and whoever is to mend it has to see it.
+    Also what is not in force here: it may be elsewhere.
     """
     return [
         DescribedConfig(
@@ -196,7 +199,11 @@ def _describe_group_setting(
 
 
 def _describe_broker_setting(setting: Setting, broker: BrokerConfig) -> DescribedConfig:
-    family = _synonyms(_family_from(setting.name), broker)
+    family = tuple(
+        _each_synonym(
+            _family_from(setting.name), broker, broker.dynamic_broker, broker.dynamic_default
+        )
+    )
     # A setting that is silent has no value, and nobody set it: its coarser relative speaks.
     synonyms = tuple(dropwhile(lambda synonym: synonym.name != setting.name, family))
     value = setting.render(broker.value_of(setting))
@@ -235,13 +242,18 @@ def _family_from(name: str) -> tuple[str, ...]:
 
 
 def _synonyms(names: tuple[str, ...], broker: BrokerConfig) -> tuple[ConfigSynonym, ...]:
-    return tuple(_each_synonym(names, broker))
+    return tuple(_each_synonym(names, broker, broker.broker_in_force, broker.default_in_force))
 
 
-def _each_synonym(names: tuple[str, ...], broker: BrokerConfig) -> Iterator[ConfigSynonym]:
+def _each_synonym(
+    names: tuple[str, ...],
+    broker: BrokerConfig,
+    of_this_broker: Mapping[str, str],
+    of_all_brokers: Mapping[str, str],
+) -> Iterator[ConfigSynonym]:
     layers = (
-        (broker.broker_in_force, ConfigSource.DYNAMIC_BROKER_CONFIG),
-        (broker.default_in_force, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (of_this_broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        (of_all_brokers, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
         (broker.static, ConfigSource.STATIC_BROKER_CONFIG),
     )
     for texts, source in layers:

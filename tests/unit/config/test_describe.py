@@ -161,8 +161,26 @@ CONTRADICTED = BrokerConfig.load({}).with_fitting(
 )
 
 
-def test_a_broker_shows_what_is_in_force_and_not_what_is_left_out() -> None:
-    [described] = describe_broker(CONTRADICTED, ["log.cleaner.max.compaction.lag.ms"])
+def test_a_broker_shows_what_is_in_force_beside_what_is_set() -> None:
+    name = "log.cleaner.max.compaction.lag.ms"
+    [described] = describe_broker(CONTRADICTED, [name])
+    assert described.value == str(2**63 - 1)
+    assert described.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    assert synonyms(described) == [(name, "50", 3), (name, str(2**63 - 1), 5)]
+
+
+def test_what_is_left_out_of_a_brokers_own_settings_is_listed_as_its_own() -> None:
+    name = "group.consumer.assignment.interval.ms"
+    config = BrokerConfig.load({"group.consumer.max.assignment.interval.ms": "10000"}).with_fitting(
+        cluster_wide={}, this_broker={name: "12000"}
+    )
+    [described] = describe_broker(config, [name])
+    assert (described.value, described.source) == ("1000", ConfigSource.DYNAMIC_BROKER_CONFIG)
+    assert synonyms(described) == [(name, "12000", 2), (name, "1000", 5)]
+
+
+def test_a_topic_does_not_inherit_what_is_left_out() -> None:
+    [described] = describe_topic({}, CONTRADICTED, ["max.compaction.lag.ms"])
     assert (described.value, described.source) == (str(2**63 - 1), ConfigSource.DEFAULT_CONFIG)
     assert len(described.synonyms) == 1
 

@@ -12,7 +12,12 @@ from tests.unit.core.controller.clusters import brokers, cluster, topic
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import BrokerId
 from tidelog.config.broker import BrokerConfig
-from tidelog.config.describe import describe_broker, describe_cluster_wide, describe_topic
+from tidelog.config.describe import (
+    ConfigSource,
+    describe_broker,
+    describe_cluster_wide,
+    describe_topic,
+)
 from tidelog.config.dynamic import AlterOperation
 from tidelog.config.topic import resolve_fitting
 from tidelog.core.controller.changes import (
@@ -253,6 +258,14 @@ def assert_valid(
     shown = {each.name: each.value for each in describe_topic(overrides, config, TOPIC_LAGS)}
     assert shown["min.compaction.lag.ms"] == str(resolved.min_compaction_lag_ms)
     assert shown["max.compaction.lag.ms"] == str(resolved.max_compaction_lag_ms)
+    in_force = {
+        ConfigSource.DYNAMIC_BROKER_CONFIG: config.broker_in_force,
+        ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: config.default_in_force,
+    }
     for each in describe_broker(config, {MIN, MAX, ASSIGNMENT}):
-        assert each.value == (each.synonyms[0].value if each.synonyms else None)
+        # What is set and left out is listed too.
+        counted = [
+            one for one in each.synonyms if one.name in in_force.get(one.source, (one.name,))
+        ]
+        assert each.value == counted[0].value
     assert len(describe_cluster_wide(config, None)) == len(now.broker_config(None))
