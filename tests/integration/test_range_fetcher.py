@@ -1,0 +1,138 @@
+"""A range of a partition is read as batches, whichever broker leads it meanwhile (X1)."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.clients import delete_records
+from tests.support.three_brokers import ThreeBrokers
+from tests.support.topics import unused_name
+from tidelog.client import Producer
+from tidelog.client.bootstrap import Address
+from tidelog.client.errors import ClientError
+from tidelog.client.range_fetcher import (
+    READ_UNCOMMITTED,
+    FetchedBatches,
+    FetchLimits,
+    OffsetGone,
+    RangeFetcher,
+)
+from tidelog.records.batch import iter_headers
+from tidelog.records.record import decode_records
+
+RECORD_COUNT = 3_000
+SETTINGS = {"default.replication.factor": "3"}
+# So that a range takes many answers.
+SMALL = FetchLimits(
+    max_bytes=20_000,
+    partition_max_bytes=20_000,
+    max_wait_ms=100,
+    request_timeout_s=10,
+    retry_timeout_s=30,
+)
+
+
+class ClusterLeaders:
+    """Asks the cluster each time."""
+
+    def __init__(self, cluster: ThreeBrokers) -> None:
+        self._cluster = cluster
+
+    def leader_of(self, topic: str, partition: int) -> Address:
+        return Address("127.0.0.1", self._cluster.leader(topic, partition).port)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeBrokers]:
+    with ThreeBrokers(tmp_path_factory.mktemp("cluster"), SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(cluster: ThreeBrokers) -> str:
+    name = unused_name()
+    cluster.create(name, [1, 2, 3])
+    with Producer(cluster.bootstrap, producer_type="async", queue_buffering_max_ms=5) as producer:
+        for number in range(RECORD_COUNT):
+            producer.send(name, b"%d" % number, partition=0)
+    return name
+
+
+def fetcher(
+    cluster: ThreeBrokers, topic: str, start: int, end: int, limits: FetchLimits = SMALL
+) -> RangeFetcher:
+    return RangeFetcher(
+        ClusterLeaders(cluster),
+        topic,
+        0,
+        start_offset=start,
+        end_offset=end,
+        isolation_level=READ_UNCOMMITTED,
+        limits=limits,
+        client_id="test",
+    )
+
+
+def values(fetched: FetchedBatches) -> dict[int, bytes | None]:
+    return {
+        record.offset: record.value
+        for position, header in iter_headers(fetched.records)
+        for record in decode_records(fetched.records[position : position + header.size_bytes])
+    }
+
+
+def expected(start: int, end: int) -> dict[int, bytes | None]:
+    return {number: b"%d" % number for number in range(start, end)}
+
+
+def within(found: dict[int, bytes | None], start: int, end: int) -> dict[int, bytes | None]:
+    """Without what is in the first and last batch beside the range."""
+    return {offset: value for offset, value in found.items() if start <= offset < end}
+
+
+def test_every_record_of_a_range_is_fetched(cluster: ThreeBrokers, topic: str) -> None:
+    found: dict[int, bytes | None] = {}
+    answers = 0
+    for fetched in fetcher(cluster, topic, 17, 2_000):
+        found |= values(fetched)
+        answers += 1
+    assert answers > 1
+    assert within(found, 17, 2_000) == expected(17, 2_000)
+
+
+def test_next_leader_goes_on_where_the_last_one_was_killed(
+    cluster: ThreeBrokers, topic: str
+) -> None:
+    cluster.wait_whole(topic)
+    leader = cluster.leader(topic)
+    reading = iter(fetcher(cluster, topic, 0, RECORD_COUNT))
+    found = values(next(reading))
+    leader.kill()
+    try:
+        for fetched in reading:
+            found |= values(fetched)
+    finally:
+        leader.start()
+    assert found == expected(0, RECORD_COUNT)
+
+
+def test_offset_that_is_gone_is_said(cluster: ThreeBrokers, topic: str) -> None:
+    delete_records(cluster.bootstrap, topic, 0, 1_000)
+    with pytest.raises(OffsetGone, match=f"{topic}-0 does not have offset 5") as gone:
+        next(iter(fetcher(cluster, topic, 5, 2_000)))
+    assert gone.value.offset == 5
+
+
+def test_what_is_not_written_yet_is_not_waited_for_without_end(
+    cluster: ThreeBrokers, topic: str
+) -> None:
+    limits = FetchLimits(
+        max_bytes=20_000,
+        partition_max_bytes=20_000,
+        max_wait_ms=10,
+        request_timeout_s=10,
+        retry_timeout_s=0.2,
+    )
+    reading = iter(fetcher(cluster, topic, RECORD_COUNT, RECORD_COUNT + 1, limits))
+    with pytest.raises(ClientError, match=f"{topic}-0 could not be read at {RECORD_COUNT}"):
+        next(reading)
