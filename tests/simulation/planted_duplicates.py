@@ -3,6 +3,7 @@
 One more, a stale `.ids` file that is believed, is planted in `tests/unit/storage/test_digests.py`.
 """
 
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -10,10 +11,15 @@ from unittest.mock import patch
 
 from tidelog.base.ids import Offset
 from tidelog.broker import deduplication
-from tidelog.broker.deduplication import _Reading
+from tidelog.broker.deduplication import Deduplicator, _Reading
 from tidelog.core.deduplication.index import Duplicates, IdIndex
 from tidelog.records.digest import BatchDigest
+from tidelog.records.id_table import int64s_in
 from tidelog.storage.log import Log
+
+SOME_AT_ONCE = 2
+"""Simulated producers send some batches with more records, and some without: in the place of
+AT_ONCE_RECORDS it leaves the former to a thread, and the loop is done with the latter meanwhile."""
 
 
 @contextmanager
@@ -64,15 +70,44 @@ def keep_ids_that_were_cut_off() -> Iterator[None]:
         seen = judge(self, *batch, **terms)
         if seen is None:
             return None
-        last = Offset(self.end_offset - 1)
+        offsets = [min(one, self.end_offset - 1) for one in int64s_in(seen.offsets)]
         return seen._replace(
-            offsets=tuple(None if one is None else min(one, last) for one in seen.offsets)
+            offsets=array("q", offsets).tobytes(),
+            smallest_offset=min(offsets),
+            largest_offset=max(offsets),
         )
 
     with (
         patch.object(_Reading, "is_of", is_of),
         patch.object(IdIndex, "on_batch", wherever_it_is),
         patch.object(IdIndex, "judge", within_the_log),
+    ):
+        yield
+
+
+@contextmanager
+def judge_before_many_ids_are_remembered() -> Iterator[None]:
+    """I3: an index that a thread is about to tell of a batch passes for one that was told."""
+    on_batch, tell = IdIndex.on_batch, Deduplicator._tell
+
+    def and_go_on(self: Deduplicator, digest: BatchDigest) -> None:
+        was_busy = self._is_busy
+        tell(self, digest)
+        if self._is_busy and not was_busy:
+            assert self.index is not None
+            self._is_busy = False
+            self.index.end_offset = Offset(digest.last_offset + 1)
+
+    def wherever_it_is(self: IdIndex, digest: BatchDigest) -> None:
+        end_offset = self.end_offset
+        self.end_offset = Offset(min(end_offset, digest.base_offset))
+        on_batch(self, digest)
+        self.end_offset = max(end_offset, self.end_offset)
+
+    with (
+        patch.object(deduplication, "AT_ONCE_RECORDS", SOME_AT_ONCE),
+        patch.object(Deduplicator, "_tell", and_go_on),
+        patch.object(IdIndex, "on_batch", wherever_it_is),
     ):
         yield
 
@@ -84,5 +119,6 @@ PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
         acknowledge_before_the_first_copy_is_committed,
         count_ids_of_aborted_transactions,
         keep_ids_that_were_cut_off,
+        judge_before_many_ids_are_remembered,
     )
 }

@@ -2,12 +2,15 @@
 
 import pytest
 
-from tests.simulation.planted_duplicates import PLANTED
+from tests.simulation.planted_duplicates import PLANTED, SOME_AT_ONCE
 from tests.simulation.runs import BROKERS, find, told
+from tidelog.broker import deduplication
 from tidelog.sim.guests import Guest
 from tidelog.sim.simulation import RunPlan, RunResult, simulate
 
 SEEDS = range(1, 9)
+SEEDS_ON_A_THREAD = {101: 0, 102: 0, 103: SOME_AT_ONCE, 104: SOME_AT_ONCE}
+"""With how many records are few."""
 SEEDS_MAX = 100
 DURATION_S = 30.0
 
@@ -20,10 +23,12 @@ FOUND_BY = {
     "acknowledge_before_the_first_copy_is_committed": {STORED, TOLD},
     "count_ids_of_aborted_transactions": {STORED},
     "keep_ids_that_were_cut_off": {STORED, TOLD, ONCE},
+    "judge_before_many_ids_are_remembered": {ONCE},
 }
 TRIED_FIRST = {
     "acknowledge_before_the_first_copy_is_committed": 7,
     "keep_ids_that_were_cut_off": 24,
+    "judge_before_many_ids_are_remembered": 7,
 }
 """See `find`."""
 
@@ -40,6 +45,18 @@ def run(seed: int) -> RunResult:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_sent_twice_is_stored_once(seed: int) -> None:
+    result = run(seed)
+    assert result.failure is None, told(result)
+    assert result.acknowledged > 0
+
+
+@pytest.mark.parametrize("seed", SEEDS_ON_A_THREAD)
+def test_what_a_thread_judges_and_remembers_is_stored_once(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if every batch had very many records, or some: leaders change, and logs are cut,
+    meanwhile."""
+    monkeypatch.setattr(deduplication, "AT_ONCE_RECORDS", SEEDS_ON_A_THREAD[seed])
     result = run(seed)
     assert result.failure is None, told(result)
     assert result.acknowledged > 0

@@ -5,7 +5,7 @@
              └──────┴──────┴──────┘        └──▶ a thread is needed (`Preparation`), busy until then
                                                    roll      begin a new segment
                                                    rewrite   check or compress the head again
-                                                   ids       know what was seen, read the head's ids
+                                                   ids       know what was seen, judge the head
 
 Their bytes are copies and count as held until they are appended or refused (`broker/memory.py`).
 Giving memory back lets other requests in at once, perhaps to the same partition: so a batch is
@@ -44,9 +44,8 @@ class Preparation(Enum):
     REWRITE = "rewrite"
     CATCH_UP = "catch up"
     """With the ids that were seen (`deduplication.py`)."""
-    READ_IDS = "read ids"
-    LEAVE_OUT = "leave out"
-    """Make the batch without its duplicates."""
+    JUDGE = "judge"
+    """Read the ids of a batch, find out which were seen, and make it without those."""
 
 
 class QueuedAppend(NamedTuple):
@@ -91,7 +90,7 @@ class AppendQueue:
         on_free: Callable[[], None],
         start_rewrite: "Callable[[bytearray, int], asyncio.Future[BytesLike]]",
         start_reading_ids: (
-            "Callable[[Preparation, QueuedAppend, int], asyncio.Future[SentIds | None]]"
+            "Callable[[Preparation, QueuedAppend], asyncio.Future[SentIds | None]]"
         ),
         refused: Callable[[RequestRefused], PartitionProduceResult],
     ) -> None:
@@ -140,9 +139,9 @@ class AppendQueue:
                 self._start_rewrite(self._appends[0].records, now_ms).add_done_callback(
                     self._rewritten
                 )
-            case Preparation.CATCH_UP | Preparation.READ_IDS | Preparation.LEAVE_OUT:
+            case Preparation.CATCH_UP | Preparation.JUDGE:
                 self._set_busy(True)
-                reading = self._start_reading_ids(preparation, self._appends[0], now_ms)
+                reading = self._start_reading_ids(preparation, self._appends[0])
                 reading.add_done_callback(self._ids_read)
 
     def roll(self, now_ms: int) -> "asyncio.Future[None]":
@@ -176,7 +175,11 @@ class AppendQueue:
     def _work_off_head(self) -> None:
         head = self._appends[0]
         now_ms = self._clock.now_ms()
-        attempt = self._attempt(head, now_ms)
+        try:
+            attempt = self._attempt(head, now_ms)
+        except Exception as error:  # noqa: BLE001 - costs who has asked, not those behind it
+            self._refuse_head(error)
+            return
         if isinstance(attempt, Preparation):
             self.prepare(attempt, now_ms)
             return
@@ -240,10 +243,10 @@ class AppendQueue:
 
 
 def _as_refusal(error: BaseException) -> RequestRefused:
-    """What a client is told whose batch could not be rewritten."""
+    """What a client is told whose batch could not be rewritten or judged."""
     if isinstance(error, RequestRefused):
         return error
     if isinstance(error, AssertionError) or not isinstance(error, Exception):
         raise error
-    logger.error("batch cannot be rewritten", exc_info=error)
+    logger.error("batch cannot be appended", exc_info=error)
     return RequestRefused(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -5,10 +5,13 @@
                      ▼
                 ids of the batch ──▶ judge ──▶ nothing seen: append as ever
                      │                   └───▶ some: append the rest        all: append no record
-                     └─ compressed and large: on a thread
+                     └─ compressed and large, or of very many records: on a thread, all of this
 
 The rules are in `core/deduplication/index.py`. The index belongs to the loop while it is current,
-and to the thread that catches up while it is not.
+and to a thread while that catches up, judges a batch, or tells it of one with very many ids.
+
+A megabyte may hold a million records. Nothing that grows with them is done on the loop: it is left
+to the thread that rolls segments, while requests wait in the append queue as they do for a roll.
 
 Invariants:
 
@@ -17,6 +20,9 @@ Invariants:
         index knows where it stands, and of which log.
     I2  One slice is read at a time, on the thread that reads for followers whose log is cut; and
         none while that is about to happen (I4 of `follower_runner.py`).
+    I3  Only one thread has to do with an index at a time; the loop leaves it alone while it is
+        busy. What a thread has judged counts only if the index has been told nothing since, and
+        the log begins where it did.
 """
 
 import asyncio
@@ -25,11 +31,21 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from tidelog.base.errors import RequestRefused
-from tidelog.base.ids import NO_PRODUCER_ID, Offset, TopicPartition
+from tidelog.base.ids import Offset, TopicPartition
 from tidelog.base.ports import BytesLike
 from tidelog.broker.append_queue import Preparation
 from tidelog.broker.partition_ports import LogDirectory, succeeded_in
-from tidelog.broker.sent_ids import SentIds, ids_of, without_duplicates
+from tidelog.broker.sent_ids import (
+    Question,
+    Rest,
+    SentIds,
+    entries_of,
+    judge,
+    judged,
+    leaves_nothing,
+    prepared,
+    without_duplicates,
+)
 from tidelog.config.topic import TopicConfig, remembered_ms
 from tidelog.core.deduplication.index import Duplicates, IdIndex
 from tidelog.records.batch import CODEC_MASK, BatchHeader, read_header
@@ -45,6 +61,12 @@ logger = logging.getLogger(__name__)
 
 AT_ONCE_BYTES = 16 * 1024
 """A larger batch that is compressed, or that Python has to read, is left to a thread."""
+
+AT_ONCE_UNCOMPRESSED_BYTES = 1024 * 1024
+"""So is one that turns out to be larger than this: kilobytes can be made of a hundred megabytes."""
+
+AT_ONCE_RECORDS = 8_192 if compiled is not None else 512
+"""And whatever has to do with more ids: a millisecond or two, with each of a few searches."""
 
 REPORT_EVERY_MS = 60_000
 
@@ -93,7 +115,7 @@ class Unseen(NamedTuple):
         """What a client is told whose whole batch was seen: where the first of it is."""
         if self.seen is None or (self.records is not None and self.header.record_count):
             return None
-        return self.seen.offsets[0]
+        return self.seen.first_copy_offset
 
 
 class DeduplicatedPartition(Protocol):
@@ -122,6 +144,8 @@ class Deduplicator:
         self._hash_key = hash_key
         self._reading: _Reading | None = None
         self._is_busy = False
+        self._asked: tuple[Question, bool] | None = None
+        """What a thread is to judge next, and whether it is new."""
         self._waiting: list[tuple[asyncio.Future[SentIds | None], SentIds | None]] = []
         self.dropped_records = 0
         """Since this broker has the partition."""
@@ -189,7 +213,7 @@ class Deduplicator:
         read = directory.executor.urgent(self._reading.go_on, partition.log.log_end_offset)
         read.add_done_callback(partial(self._on_read, directory))
 
-    def _on_read(self, directory: LogDirectory, read: "asyncio.Future[bool]") -> None:
+    def _on_read(self, directory: LogDirectory, read: "asyncio.Future[object]") -> None:
         self._is_busy = False
         if not succeeded_in(directory, read):
             self._reading = None
@@ -214,18 +238,6 @@ class Deduplicator:
 
     # -- a batch ---------------------------------------------------------------------------------
 
-    def _ids(self, header: BatchHeader, records: BytesLike, sent: SentIds | None) -> SentIds | None:
-        """What was read already, unless the topic's ids are somewhere else by now."""
-        if sent is not None and sent.source == self._settings.source:
-            return sent
-        return self.ids_at_once(header, records)
-
-    def ids_at_once(self, header: BatchHeader, records: BytesLike) -> SentIds | None:
-        """The ids of a client's batch; None if a thread should read them (`ids_of`)."""
-        if _is_quick(header, records):
-            return ids_of(header, records, self._settings.source)
-        return None
-
     def look(
         self,
         header: BatchHeader,
@@ -233,61 +245,52 @@ class Deduplicator:
         sent: SentIds | None,
         *,
         timestamp_ms: int,
+        level: int | None,
     ) -> Preparation | Unseen:
         """What is to be appended of a client's batch, or what a thread has to do first.
 
         Raises RequestRefused if its ids cannot be read, or whether they were seen is not decided.
-        `timestamp_ms` is that which the batch will have.
+        `sent` is what a thread made of it. `timestamp_ms` is that which the batch will have, and
+        `level` that at which the topic wants it compressed.
         """
         if not self.is_current:
             return Preparation.CATCH_UP
-        sent = self._ids(header, records, sent)
-        if sent is None:
-            return Preparation.READ_IDS
-        seen = self.judge(header, sent.entries, timestamp_ms=timestamp_ms)
+        entries = None if sent is not None else self._entries_at_once(header, records)
+        if entries is None:
+            return self._look_at_judged(header, records, sent, timestamp_ms)
+        seen = self._judge(header, entries, timestamp_ms)
+        if seen is None:
+            return Unseen(records, header, entries, None)
+        if leaves_nothing(header, seen):
+            return Unseen(None, header, b"", seen)
+        return _left(
+            without_duplicates(
+                header, records, entries, seen, log_time_ms=self._log_time_ms, level=level
+            ),
+            seen,
+        )
+
+    def _look_at_judged(
+        self,
+        header: BatchHeader,
+        records: memoryview | bytearray,
+        sent: SentIds | None,
+        timestamp_ms: int,
+    ) -> Preparation | Unseen:
+        """The same for a batch that is left to a thread."""
+        question = self._question(timestamp_ms)
+        if sent is None or not self._answers(sent, question):
+            return self._ask(question, is_new=True)
+        _, seen, refusal = sent.judgement
+        if refusal is not None:
+            raise RequestRefused(*refusal)
         if seen is None:
             return Unseen(records, header, sent.entries, None)
-        is_all = len(seen.deltas) == header.record_count
-        if is_all and header.producer_id < 0:
+        if leaves_nothing(header, seen):
             return Unseen(None, header, b"", seen)
-        if sent.dropped != seen.deltas:
-            if not is_all and not _is_quick(header, records):
-                return Preparation.LEAVE_OUT
-            sent = without_duplicates(header, records, sent, seen.deltas, self._log_time_ms)
-        assert sent.rest is not None
-        return Unseen(sent.rest, read_header(sent.rest, 0), sent.kept_entries, seen)
-
-    def prepare(
-        self,
-        preparation: Preparation,
-        records: bytearray,
-        sent: SentIds | None,
-        *,
-        timestamp_ms: int | None,
-    ) -> "asyncio.Future[SentIds | None]":
-        """Have a thread do what `look` asked for."""
-        executor = self._partition.log_directory.executor
-        header = read_header(records, 0)
-        if preparation is Preparation.READ_IDS:
-            return executor.urgent(ids_of, header, records, self._settings.source)
-        if preparation is Preparation.LEAVE_OUT and self.is_current:
-            assert sent is not None
-            if timestamp_ms is None:
-                timestamp_ms = header.max_timestamp_ms
-            try:
-                seen = self.judge(header, sent.entries, timestamp_ms=timestamp_ms)
-            except RequestRefused:
-                seen = None
-            if seen is not None:
-                return executor.urgent(
-                    without_duplicates,
-                    header,
-                    records,
-                    sent,
-                    seen.deltas,
-                    self._log_time_ms,
-                )
-        return self.catch_up(sent)
+        if sent.rest is None:  # It was taken for one that is stored already.
+            return self._ask(question, is_new=True)
+        return _left(sent.rest, seen)
 
     def told_offset(
         self,
@@ -303,27 +306,87 @@ class Deduplicator:
         """
         if not self.is_current:
             return Preparation.CATCH_UP
-        sent = self._ids(header, records, sent)
-        if sent is None:
-            return Preparation.READ_IDS
-        try:
-            seen = self.judge(header, sent.entries, timestamp_ms=copy.timestamp_ms)
-        except RequestRefused:
+        entries = None if sent is not None else self._entries_at_once(header, records)
+        if entries is not None:
+            seen = judged(header, entries, self._question(copy.timestamp_ms)).seen
+        else:
+            question = self._question(copy.timestamp_ms)
+            if sent is None or not self._answers(sent, question):
+                return self._ask(question, is_new=False)
+            seen = sent.judgement.seen
+        if seen is None or seen.record_count != header.record_count:
             return copy.base_offset
-        if seen is None or len(seen.deltas) != header.record_count:
+        first_offset = seen.first_copy_offset
+        if first_offset is None or not seen.are_all_below(copy.base_offset):
             return copy.base_offset
-        offsets = [copy.base_offset if offset is None else offset for offset in seen.offsets]
-        return offsets[0] if max(offsets) < copy.base_offset else copy.base_offset
+        return first_offset
 
-    def judge(self, header: BatchHeader, entries: bytes, *, timestamp_ms: int) -> Duplicates | None:
-        """Which of its records were seen. Raises RequestRefused if that is not decided yet."""
+    def _entries_at_once(
+        self, header: BatchHeader, records: memoryview | bytearray
+    ) -> bytes | None:
+        """None if a thread should read them, or find out why they cannot be."""
+        if not _is_quick(header, records):
+            return None
+        try:
+            return entries_of(
+                header, records, self._settings.source, max_bytes=AT_ONCE_UNCOMPRESSED_BYTES
+            )
+        except RequestRefused:
+            return None
+
+    def _judge(self, header: BatchHeader, entries: bytes, timestamp_ms: int) -> Duplicates | None:
         assert self._reading is not None
-        return self._reading.index.judge(
+        return judge(
+            self._reading.index,
+            header,
             entries,
             timestamp_ms=timestamp_ms,
-            producer_id=header.producer_id if header.is_transactional else NO_PRODUCER_ID,
             log_start_offset=self._partition.log.log_start_offset,
         )
+
+    def _question(self, timestamp_ms: int) -> Question:
+        assert self._reading is not None
+        index = self._reading.index
+        return Question(index, index.end_offset, self._partition.log.log_start_offset, timestamp_ms)
+
+    def _answers(self, sent: SentIds, question: Question) -> bool:
+        """Whether what a thread has judged is what it would judge now. I3"""
+        return sent.judgement.question == question and sent.source == self._settings.source
+
+    def _ask(self, question: Question, *, is_new: bool) -> Preparation:
+        self._asked = (question, is_new)
+        return Preparation.JUDGE
+
+    def prepare(
+        self,
+        preparation: Preparation,
+        records: bytearray,
+        sent: SentIds | None,
+        *,
+        level: int | None,
+    ) -> "asyncio.Future[SentIds | None]":
+        """Have a thread do what `look` or `told_offset` has just asked for."""
+        asked, self._asked = self._asked, None
+        if preparation is not Preparation.JUDGE or asked is None or not self.is_current:
+            return self.catch_up(sent)
+        question, is_new = asked
+        self._is_busy = True  # I3
+        ready: asyncio.Future[SentIds | None] = self._partition.log_directory.executor.urgent(
+            prepared,
+            read_header(records, 0),
+            records,
+            sent,
+            self._settings.source,
+            question,
+            is_new=is_new,
+            level=level,
+        )
+        ready.add_done_callback(self._on_prepared)
+        return ready
+
+    def _on_prepared(self, _ready: "asyncio.Future[SentIds | None]") -> None:
+        self._is_busy = False
+        self.follow()
 
     def on_appended(
         self, header: BatchHeader, entries: bytes, *, base_offset: Offset, timestamp_ms: int
@@ -344,8 +407,16 @@ class Deduplicator:
         reading = self._reading
         if reading is None or self._is_busy or not reading.is_of(self._partition.log):
             return  # The index has to catch up anyhow. I1
-        if reading.index.end_offset == digest.base_offset:
-            reading.index.on_batch(digest)
+        index = reading.index
+        if index.end_offset != digest.base_offset:
+            return
+        if index.entries_touched_by(digest) <= AT_ONCE_RECORDS:
+            index.on_batch(digest)
+            return
+        self._is_busy = True  # I3
+        directory = self._partition.log_directory
+        told = directory.executor.urgent(index.on_batch, digest)
+        told.add_done_callback(partial(self._on_read, directory))
 
     def on_dropped(self, count: int, now_ms: int) -> None:
         """Count, and say so now and then."""
@@ -436,9 +507,13 @@ class _Reading:
         return bool(digests)
 
 
+def _left(rest: Rest, seen: Duplicates) -> Unseen:
+    return Unseen(rest.records, read_header(rest.records, 0), rest.entries, seen)
+
+
 def _is_quick(header: BatchHeader, records: BytesLike) -> bool:
     is_plain = header.attributes & CODEC_MASK == 0 and compiled is not None
-    return is_plain or len(records) <= AT_ONCE_BYTES
+    return header.record_count <= AT_ONCE_RECORDS and (is_plain or len(records) <= AT_ONCE_BYTES)
 
 
 def _write_ids_file(log: Log, base_offset: Offset, source: IdSource) -> bool:

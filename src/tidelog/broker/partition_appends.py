@@ -34,7 +34,7 @@ from tidelog.broker.append_queue import Preparation, QueuedAppend, Settle
 from tidelog.broker.append_terms import NO_GUARD, FromClient, FromCoordinator, Marker
 from tidelog.broker.partition_ports import LogDirectory, succeeded_in
 from tidelog.broker.produce_results import refused_by, refused_partition
-from tidelog.broker.sent_ids import SentIds
+from tidelog.broker.sent_ids import SentIds, judged_ms
 from tidelog.broker.served_partition import ServedPartition, announce
 from tidelog.core.partition.effects import ADVANCED
 from tidelog.core.partition.leader import PartitionLeader
@@ -218,15 +218,17 @@ class PartitionAppends(ServedPartition):
         """
         deduplicator = self.deduplicator
         assert deduplicator is not None
-        timestamp_ms = now_ms if self._is_log_append_time else header.max_timestamp_ms
-        unseen = deduplicator.look(header, records, sent, timestamp_ms=timestamp_ms)
+        is_stamped = self._is_log_append_time
+        asked_ms = judged_ms(sent, now_ms) if is_stamped else header.max_timestamp_ms
+        level = self._limits.level_of(header.codec)
+        unseen = deduplicator.look(header, records, sent, timestamp_ms=asked_ms, level=level)
         if isinstance(unseen, Preparation):
             return unseen
         seen, told_offset = unseen.seen, unseen.first_copy_offset
         if unseen.records is None:
             assert seen is not None
             assert told_offset is not None
-            deduplicator.on_dropped(len(seen.deltas), now_ms)
+            deduplicator.on_dropped(seen.record_count, now_ms)
             return self._acknowledge(
                 _Appended(told_offset, seen.end_offset, NO_TIMESTAMP, acks, settle)
             )
@@ -235,13 +237,15 @@ class PartitionAppends(ServedPartition):
             settle = _telling(settle, told_offset)
         attempt = self._write_or_roll(unseen.records, unseen.header, acks, now_ms, settle)
         if self.log.log_end_offset > base_offset:
-            if not self._is_log_append_time or not unseen.header.record_count:
-                timestamp_ms = unseen.header.max_timestamp_ms
+            is_stamped = is_stamped and unseen.header.record_count > 0
             deduplicator.on_appended(
-                unseen.header, unseen.entries, base_offset=base_offset, timestamp_ms=timestamp_ms
+                unseen.header,
+                unseen.entries,
+                base_offset=base_offset,
+                timestamp_ms=now_ms if is_stamped else unseen.header.max_timestamp_ms,
             )
             if seen is not None:
-                deduplicator.on_dropped(len(seen.deltas), now_ms)
+                deduplicator.on_dropped(seen.record_count, now_ms)
         if told_offset is not None and isinstance(attempt, PartitionProduceResult):
             return _told(attempt, told_offset)
         return attempt
@@ -486,7 +490,7 @@ class PartitionAppends(ServedPartition):
         return self.log_directory.executor.urgent(rewrite, records, self._limits, now_ms=now_ms)
 
     def _start_reading_ids(
-        self, preparation: Preparation, append: QueuedAppend, now_ms: int
+        self, preparation: Preparation, append: QueuedAppend
     ) -> "asyncio.Future[SentIds | None]":
         if self.deduplicator is None:  # The topic was told otherwise meanwhile.
             nothing: asyncio.Future[SentIds | None] = asyncio.get_running_loop().create_future()
@@ -496,7 +500,7 @@ class PartitionAppends(ServedPartition):
             preparation,
             append.records,
             append.sent,
-            timestamp_ms=now_ms if self._is_log_append_time else None,
+            level=self._limits.level_of(read_header(append.records, 0).codec),
         )
 
     def _on_rolled(self, rolled: "asyncio.Future[None]") -> None:

@@ -169,6 +169,27 @@ def fingerprint(bytes record_id):
 # -- a batch -----------------------------------------------------------------------------------------
 
 
+# So many entries are gone through with the interpreter's lock, as whoever lets go of that may wait for milliseconds to
+# have it again. More than that are not: a thread that has much to do must not hold up the others.
+cdef int64_t _WITH_LOCK = 8192
+
+
+# Bytes that are filled before anybody sees them, and may then be cut short where they are: they may be many, and a copy
+# would be made with the interpreter's lock.
+cdef extern from "Python.h":
+    PyObject *_unfilled_bytes "PyBytes_FromStringAndSize"(const char *nothing, Py_ssize_t size_bytes) except NULL
+    char *_content "PyBytes_AS_STRING"(PyObject *unfilled) noexcept nogil
+    int _cut_short "_PyBytes_Resize"(PyObject **unfilled, Py_ssize_t size_bytes) except -1
+
+
+cdef bytes _filled(PyObject *unfilled, Py_ssize_t size_bytes):
+    """The first `size_bytes` of it."""
+    _cut_short(&unfilled, size_bytes)
+    filled = <bytes>unfilled
+    Py_DECREF(filled)  # The reference that there was; `filled` is one more.
+    return filled
+
+
 def read_ids(payload, Py_ssize_t record_count, bytes header_name, bint must_be_consecutive):
     cdef Py_buffer held
     cdef Cursor cursor
@@ -178,6 +199,7 @@ def read_ids(payload, Py_ssize_t record_count, bytes header_name, bint must_be_c
     cdef const uint8_t *name = NULL
     cdef int64_t name_bytes = 0
     cdef bint is_sound = True
+    cdef PyObject *unfilled
     cdef char *entries
     cdef int32_t delta
     if header_name is not None:
@@ -187,71 +209,163 @@ def read_ids(payload, Py_ssize_t record_count, bytes header_name, bint must_be_c
     try:
         if record_count < 0 or record_count > held.len:
             raise CorruptBatch(f"{record_count} records in {held.len} bytes")
-        entries = <char *>malloc(record_count * _ENTRY + 1)
-        if entries == NULL:
-            raise MemoryError
-        try:
-            cursor.at = <const uint8_t *>held.buf
-            cursor.end = cursor.at + held.len
-            cursor.is_bad = False
-            with nogil:
-                for number in range(record_count):
-                    if not _parse(&cursor, &parsed, name, name_bytes) or (
-                        must_be_consecutive and parsed.offset_delta != number
-                    ):
-                        is_sound = False
-                        break
-                    if parsed.id_bytes > 0:
-                        _digest(parsed.id, parsed.id_bytes, <uint64_t *>(entries + found * _ENTRY))
-                        delta = <int32_t>parsed.offset_delta
-                        memcpy(entries + found * _ENTRY + 16, &delta, 4)
-                        found += 1
-            if not is_sound or cursor.at != cursor.end:
-                raise CorruptBatch("records cannot be read")
-            return PyBytes_FromStringAndSize(entries, found * _ENTRY)
-        finally:
-            free(entries)
+        unfilled = _unfilled_bytes(NULL, record_count * _ENTRY)
+        entries = _content(unfilled)
+        cursor.at = <const uint8_t *>held.buf
+        cursor.end = cursor.at + held.len
+        cursor.is_bad = False
+        with nogil:
+            for number in range(record_count):
+                if not _parse(&cursor, &parsed, name, name_bytes) or (
+                    must_be_consecutive and parsed.offset_delta != number
+                ):
+                    is_sound = False
+                    break
+                if parsed.id_bytes > 0:
+                    _digest(parsed.id, parsed.id_bytes, <uint64_t *>(entries + found * _ENTRY))
+                    delta = <int32_t>parsed.offset_delta
+                    memcpy(entries + found * _ENTRY + 16, &delta, 4)
+                    found += 1
+        read = _filled(unfilled, found * _ENTRY)
+        if not is_sound or cursor.at != cursor.end:
+            raise CorruptBatch("records cannot be read")
+        return read
     finally:
         PyBuffer_Release(&held)
 
 
-def without(payload, Py_ssize_t record_count, dropped):
-    """See records/ids.py."""
+def survey(payload, Py_ssize_t record_count):
+    """For records/validation.py: how many have no key, and the smallest and the largest timestamp delta.
+
+    None if they cannot be read, or are not numbered from 0 on.
+    """
     cdef Py_buffer held
     cdef Cursor cursor
     cdef Parsed parsed
     cdef Py_ssize_t number
-    cdef int64_t largest = -1
-    cdef int64_t next_dropped
-    cdef Py_ssize_t kept_count = 0
-    cdef Py_ssize_t kept_bytes = 0
-    cdef char *kept
-    cdef bint has_kept = False
-    left = iter(dropped)
-    next_dropped = next(left, -1)
+    cdef Py_ssize_t keyless = 0
+    cdef int64_t smallest = 0
+    cdef int64_t largest = 0
+    cdef bint is_sound = True
     PyObject_GetBuffer(payload, &held, PyBUF_SIMPLE)
     try:
-        kept = <char *>malloc(held.len + 1)
-        if kept == NULL:
-            raise MemoryError
-        try:
-            cursor.at = <const uint8_t *>held.buf
-            cursor.end = cursor.at + held.len
-            cursor.is_bad = False
+        cursor.at = <const uint8_t *>held.buf
+        cursor.end = cursor.at + held.len
+        cursor.is_bad = False
+        with nogil:
             for number in range(record_count):
-                if not _parse(&cursor, &parsed, NULL, 0):
-                    raise CorruptBatch("records cannot be read")
-                if parsed.offset_delta == next_dropped:
-                    next_dropped = next(left, -1)
-                    continue
-                memcpy(kept + kept_bytes, parsed.start, parsed.end - parsed.start)
-                kept_bytes += parsed.end - parsed.start
-                kept_count += 1
-                if not has_kept or parsed.timestamp_delta > largest:
-                    largest = parsed.timestamp_delta
-                has_kept = True
-            return PyBytes_FromStringAndSize(kept, kept_bytes), kept_count, largest
-        finally:
-            free(kept)
+                if not _parse(&cursor, &parsed, NULL, 0) or parsed.offset_delta != number:
+                    is_sound = False
+                    break
+                keyless += parsed.key_bytes < 0
+                if number == 0:
+                    smallest = largest = parsed.timestamp_delta
+                smallest = min(smallest, parsed.timestamp_delta)
+                largest = max(largest, parsed.timestamp_delta)
+        if not is_sound or cursor.at != cursor.end:
+            return None
+        return keyless, smallest, largest
     finally:
         PyBuffer_Release(&held)
+
+
+# What is left of the records of a batch. `payload` NULL: it is only counted.
+cdef struct Left:
+    char *payload
+    Py_ssize_t size_bytes
+    Py_ssize_t count
+    int64_t largest_timestamp_delta
+    bint is_sound
+
+
+cdef int _leave_out(
+    const Py_buffer *held, Py_ssize_t record_count, const char *dropped, Py_ssize_t dropped_count, Left *left
+) except -1:
+    if record_count <= _WITH_LOCK:
+        _leave_out_all(held, record_count, dropped, dropped_count, left)
+    else:
+        with nogil:
+            _leave_out_all(held, record_count, dropped, dropped_count, left)
+    return 0
+
+
+cdef void _leave_out_all(
+    const Py_buffer *held, Py_ssize_t record_count, const char *dropped, Py_ssize_t dropped_count, Left *left
+) noexcept nogil:
+    cdef Cursor cursor
+    cdef Parsed parsed
+    cdef Py_ssize_t number
+    cdef Py_ssize_t passed = 0
+    cdef int32_t delta
+    cursor.at = <const uint8_t *>held.buf
+    cursor.end = cursor.at + held.len
+    cursor.is_bad = False
+    left.size_bytes = left.count = 0
+    left.largest_timestamp_delta = -1
+    left.is_sound = True
+    for number in range(record_count):
+        if not _parse(&cursor, &parsed, NULL, 0):
+            left.is_sound = False
+            return
+        if passed < dropped_count:
+            memcpy(&delta, dropped + passed * 4, 4)
+            if parsed.offset_delta == delta:
+                passed += 1
+                continue
+        if left.payload != NULL:
+            memcpy(left.payload + left.size_bytes, parsed.start, parsed.end - parsed.start)
+        if left.count == 0 or parsed.timestamp_delta > left.largest_timestamp_delta:
+            left.largest_timestamp_delta = parsed.timestamp_delta
+        left.size_bytes += parsed.end - parsed.start
+        left.count += 1
+
+
+def without(payload, Py_ssize_t record_count, bytes dropped):
+    """See records/ids.py."""
+    cdef Py_buffer held
+    cdef Left left
+    cdef const char *deltas = PyBytes_AS_STRING(dropped)
+    cdef Py_ssize_t dropped_count = len(dropped) // 4
+    PyObject_GetBuffer(payload, &held, PyBUF_SIMPLE)
+    try:
+        left.payload = NULL
+        _leave_out(&held, record_count, deltas, dropped_count, &left)
+        if not left.is_sound:
+            raise CorruptBatch("records cannot be read")
+        kept = PyBytes_FromStringAndSize(NULL, left.size_bytes)
+        left.payload = PyBytes_AS_STRING(kept)
+        _leave_out(&held, record_count, deltas, dropped_count, &left)
+        return kept, left.count, left.largest_timestamp_delta
+    finally:
+        PyBuffer_Release(&held)
+
+
+def entries_without(bytes entries, bytes dropped):
+    """See records/ids.py."""
+    cdef const char *data = PyBytes_AS_STRING(entries)
+    cdef const char *deltas = PyBytes_AS_STRING(dropped)
+    cdef int64_t count = len(entries) // _ENTRY
+    cdef int64_t dropped_count = len(dropped) // 4
+    cdef int64_t kept
+    cdef PyObject *unfilled = _unfilled_bytes(NULL, count * _ENTRY)
+    cdef char *into = _content(unfilled)
+    if count <= _WITH_LOCK:
+        kept = _keep_entries(data, count, deltas, dropped_count, into)
+    else:
+        with nogil:
+            kept = _keep_entries(data, count, deltas, dropped_count, into)
+    return _filled(unfilled, kept * _ENTRY)
+
+
+cdef int64_t _keep_entries(
+    const char *entries, int64_t count, const char *dropped, int64_t dropped_count, char *into
+) noexcept nogil:
+    """How many there are left."""
+    cdef int64_t place, passed = 0, kept = 0
+    for place in range(count):
+        if passed < dropped_count and memcmp(entries + place * _ENTRY + 16, dropped + passed * 4, 4) == 0:
+            passed += 1
+        else:
+            memcpy(into + kept * _ENTRY, entries + place * _ENTRY, _ENTRY)
+            kept += 1
+    return kept

@@ -45,6 +45,16 @@ cdef struct Copies:
     int64_t empty_at  # Where the search ended.
 
 
+# The entries of a batch, as of which time and offset they are asked for, and room for what is found of each; NULL: none.
+cdef struct Asked:
+    const char *data
+    int64_t count
+    int64_t oldest_ms
+    int64_t log_start_offset
+    int64_t *offsets
+    int64_t *undecided
+
+
 cdef inline uint64_t _tag(const HashKey *hash_key, const void *fingerprint) noexcept nogil:
     """32 bits that whoever makes ids cannot foresee: not those of the fingerprint, which anybody can choose."""
     cdef uint64_t digest[2]
@@ -274,14 +284,21 @@ cdef class IdTable:
                     self._take(self._slots[copies.pending_at])
         return True
 
+    def moved_by(self, int64_t count):
+        return self._used if (self._used + count) * 3 > self._slot_count * 2 else 0
+
     cdef int _make_room(self, int64_t count) except -1:
         cdef uint64_t wanted = self._slot_count
+        cdef bint has_room
         cdef Entry **chunks
         cdef uint32_t **links
         while (self._used + count) * 3 > wanted * 2:
             wanted *= 2
         if wanted != self._slot_count:
-            self._resize(wanted)
+            with nogil:
+                has_room = self._resize(wanted)
+            if not has_room:
+                raise MemoryError
         while self._base + self._chunk_count * _CHUNK < self.end_number + count:
             if self._chunk_count == self._chunk_room:
                 chunks = <Entry **>realloc(
@@ -304,21 +321,21 @@ cdef class IdTable:
             self._chunk_count += 1
         return 0
 
-    cdef int _resize(self, uint64_t slot_count) except -1:
+    cdef bint _resize(self, uint64_t slot_count) noexcept nogil:
+        """False: there is no memory."""
         cdef uint64_t *before = self._slots
         cdef uint64_t before_count = self._slot_count
         cdef uint64_t at
         cdef uint64_t *slots = <uint64_t *>calloc(slot_count, sizeof(uint64_t))
         if slots == NULL:
-            raise MemoryError
+            return False
         self._slots = slots
         self._slot_count = slot_count
-        with nogil:
-            for at in range(before_count):
-                if before[at]:
-                    self._put(before[at])
+        for at in range(before_count):
+            if before[at]:
+                self._put(before[at])
         free(before)
-        return 0
+        return True
 
     cdef inline void _put(self, uint64_t slot) noexcept nogil:
         cdef uint64_t mask = self._slot_count - 1
@@ -354,8 +371,11 @@ cdef class IdTable:
         cdef int64_t before = self.first_number
         cdef int64_t end = before + min(at_most, self.end_number - before)
         cdef Py_ssize_t freed, number
-        while self._forget_some(time_ms, count_max, end) == _AHEAD:
-            pass
+        if end - before <= _WITH_LOCK:
+            self._forget_until(time_ms, count_max, end)
+        else:
+            with nogil:
+                self._forget_until(time_ms, count_max, end)
         freed = (self.first_number - self._base) >> _CHUNK_BITS
         if freed:
             for number in range(freed):
@@ -367,8 +387,13 @@ cdef class IdTable:
             memmove(self._links, self._links + freed, self._chunk_count * sizeof(uint32_t *))
             self._base += freed * _CHUNK
         if self._used * 8 < self._slot_count and self._slot_count > _SLOTS_MIN:
-            self._resize(self._slot_count // 2)
+            with nogil:
+                self._resize(self._slot_count // 2)  # Without memory for it, it stays as it is.
         return self.first_number - before
+
+    cdef void _forget_until(self, int64_t time_ms, int64_t count_max, int64_t end) noexcept nogil:
+        while self._forget_some(time_ms, count_max, end) == _AHEAD:
+            pass
 
     cdef int64_t _forget_some(
         self, int64_t time_ms, int64_t count_max, int64_t end
@@ -395,6 +420,17 @@ cdef class IdTable:
         return forgotten
 
     def settle(self, int64_t first, int64_t count, bint is_committed):
+        cdef bint has_room
+        if count <= _WITH_LOCK:
+            has_room = self._settle(first, count, is_committed)
+        else:
+            with nogil:
+                has_room = self._settle(first, count, is_committed)
+        if not has_room:
+            raise MemoryError
+
+    cdef bint _settle(self, int64_t first, int64_t count, bint is_committed) noexcept nogil:
+        """False: there is no memory."""
         cdef int64_t number
         cdef Entry *entry
         # From the newest on: of many with one id, the first that is committed supersedes the others.
@@ -405,15 +441,18 @@ cdef class IdTable:
             if not is_committed:
                 entry.offset = _TAKEN_OUT
             elif entry.offset & _SHARED:
-                self._commit_shared(entry, number)
+                if not self._commit_shared(entry, number):
+                    return False
             else:
                 entry.offset &= ~_PENDING
+        return True
 
-    cdef int _commit_shared(self, Entry *entry, int64_t number) except -1:
+    cdef bint _commit_shared(self, Entry *entry, int64_t number) noexcept nogil:
+        """False: there is no memory."""
         cdef Copies copies
         cdef uint64_t slot = self._slot(entry, number)
-        if (self._used + 1) * 3 > self._slot_count * 2:
-            self._resize(self._slot_count * 2)
+        if (self._used + 1) * 3 > self._slot_count * 2 and not self._resize(self._slot_count * 2):
+            return False
         self._find_copies(entry, slot >> 32, &copies)
         self._supersede(copies.decided)
         self._supersede(self._older(number))
@@ -426,33 +465,66 @@ cdef class IdTable:
         else:
             self._slots[copies.empty_at] = slot
             self._used += 1
-        return 0
+        return True
 
     # -- asking
 
     def find(self, bytes entries, int64_t oldest_ms, int64_t log_start_offset):
-        cdef const char *data = PyBytes_AS_STRING(entries)
-        cdef int64_t count = len(entries) // _ENTRY
-        cdef int64_t place, number, end, offset, start = 0
+        cdef Asked asked
+        cdef int64_t place
+        asked.data = PyBytes_AS_STRING(entries)
+        asked.count = len(entries) // _ENTRY
+        asked.oldest_ms = oldest_ms
+        asked.log_start_offset = log_start_offset
+        asked.offsets = asked.undecided = NULL
+        place = self._find_from(&asked, 0)
+        if place == asked.count:
+            return None
+        offsets = PyBytes_FromStringAndSize(NULL, asked.count * sizeof(int64_t))
+        undecided = None
+        asked.offsets = <int64_t *>PyBytes_AS_STRING(offsets)
+        place = self._find_from(&asked, place)
+        if place < asked.count:
+            undecided = PyBytes_FromStringAndSize(NULL, asked.count * sizeof(int64_t))
+            asked.undecided = <int64_t *>PyBytes_AS_STRING(undecided)
+            self._find_from(&asked, 0)
+        return offsets, undecided
+
+    cdef int64_t _find_from(self, Asked *asked, int64_t start) except -1:
+        cdef int64_t place
+        if asked.count <= _WITH_LOCK:
+            return self._find_all(asked, start)
+        with nogil:
+            place = self._find_all(asked, start)
+        return place
+
+    cdef int64_t _find_all(self, Asked *asked, int64_t start) noexcept nogil:
+        """As far as there is room for what is found; where that was."""
+        cdef int64_t place, number, end
         cdef uint64_t tags[_AHEAD]
-        cdef list places = [], offsets = [], undecided = []
-        while start < count:
-            end = min(start + _AHEAD, count)
+        if asked.offsets != NULL:
+            memset(asked.offsets, 0xFF, start * sizeof(int64_t))
+        while start < asked.count:
+            end = min(start + _AHEAD, asked.count)
             for place in range(start, end):
-                tags[place - start] = _tag(&self._hash_key, data + place * _ENTRY)
+                tags[place - start] = _tag(&self._hash_key, asked.data + place * _ENTRY)
                 self._fetch_ahead(tags[place - start])
             for place in range(start, end):
                 number = self._find(
-                    data + place * _ENTRY, tags[place - start], oldest_ms, log_start_offset
+                    asked.data + place * _ENTRY, tags[place - start], asked.oldest_ms, asked.log_start_offset
                 )
-                if number >= 0:
-                    offset = self._entry(number).offset & _OFFSETS
-                    places.append(place)
-                    offsets.append(offset)
-                    if not _is_decided(self._entry(number)):
-                        undecided.append((number, offset))
+                if number >= 0 and asked.offsets == NULL:
+                    return place
+                if asked.offsets != NULL:
+                    asked.offsets[place] = -1 if number < 0 else self._entry(number).offset & _OFFSETS
+                if number >= 0 and _is_decided(self._entry(number)):
+                    number = -1
+                if number >= 0 and asked.undecided == NULL:
+                    return place
+                if asked.undecided != NULL:
+                    asked.undecided[place] = number
             start = end
-        return (places, offsets, undecided) if places else None
+        return asked.count
 
     cdef int64_t _find(
         self, const char *digest, uint64_t tag, int64_t oldest_ms, int64_t log_start_offset
@@ -482,11 +554,11 @@ def repeated(bytes entries, bytes hash_key):
     """See records/id_table.py."""
     cdef const char *data = PyBytes_AS_STRING(entries)
     cdef int64_t count = len(entries) // _ENTRY
-    cdef uint64_t slot_count = 4
-    cdef uint64_t at
-    cdef int64_t place, other
-    cdef int32_t *places
     cdef HashKey key = _hash_key(hash_key)
+    cdef int64_t place
+    cdef int32_t *places
+    cdef uint64_t slot_count = 4
+    cdef char *into = NULL
     if count < 2:
         return None
     while slot_count < <uint64_t>count * 2:
@@ -494,20 +566,109 @@ def repeated(bytes entries, bytes hash_key):
     places = <int32_t *>calloc(slot_count, sizeof(int32_t))
     if places == NULL:
         raise MemoryError
-    found = None
+    marks = None
     try:
-        for place in range(count):
-            at = _tag(&key, data + place * _ENTRY) & (slot_count - 1)
-            while places[at]:
-                other = places[at] - 1
-                if memcmp(data + other * _ENTRY, data + place * _ENTRY, 16) == 0:
-                    if found is None:
-                        found = []
-                    found.append((place, other))
-                    break
-                at = (at + 1) & (slot_count - 1)
-            else:
-                places[at] = <int32_t>(place + 1)
-        return found
+        place = _mark_repeated(data, 0, count, &key, places, slot_count, NULL)
+        if place < count:
+            marks = PyBytes_FromStringAndSize(NULL, count)
+            into = PyBytes_AS_STRING(marks)
+            _mark_repeated(data, place, count, &key, places, slot_count, into)
+        return marks
     finally:
         free(places)
+
+
+cdef int64_t _mark_repeated(
+    const char *data, int64_t start, int64_t count, const HashKey *key, int32_t *places, uint64_t slot_count, char *marks
+) except -1:
+    cdef int64_t place
+    if count <= _WITH_LOCK:
+        return _mark_all_repeated(data, start, count, key, places, slot_count, marks)
+    with nogil:
+        place = _mark_all_repeated(data, start, count, key, places, slot_count, marks)
+    return place
+
+
+cdef int64_t _mark_all_repeated(
+    const char *data, int64_t start, int64_t count, const HashKey *key, int32_t *places, uint64_t slot_count, char *marks
+) noexcept nogil:
+    """From `start` on; without `marks`, as far as there is nothing to mark. Where that was."""
+    cdef uint64_t at
+    cdef int64_t place
+    cdef bint is_repeated
+    if marks != NULL:
+        memset(marks, 0, start)
+    for place in range(start, count):
+        at = _tag(key, data + place * _ENTRY) & (slot_count - 1)
+        is_repeated = False
+        while places[at] and not is_repeated:
+            is_repeated = memcmp(data + (<int64_t>places[at] - 1) * _ENTRY, data + place * _ENTRY, 16) == 0
+            at = (at + 1) & (slot_count - 1)
+        if not is_repeated:
+            places[at] = <int32_t>(place + 1)
+        elif marks == NULL:
+            return place
+        if marks != NULL:
+            marks[place] = is_repeated
+    return count
+
+
+# The records of a batch that are to be dropped, and where they go.
+cdef struct Dropped:
+    int64_t count
+    int32_t *deltas
+    int64_t *offsets
+    int64_t smallest
+    int64_t largest
+
+
+cdef int _collect_dropped(
+    const char *data, int64_t count, const int64_t *offsets, const char *marks, Dropped *dropped
+) except -1:
+    if count <= _WITH_LOCK:
+        _collect_all_dropped(data, count, offsets, marks, dropped)
+    else:
+        with nogil:
+            _collect_all_dropped(data, count, offsets, marks, dropped)
+    return 0
+
+
+cdef void _collect_all_dropped(
+    const char *data, int64_t count, const int64_t *offsets, const char *marks, Dropped *dropped
+) noexcept nogil:
+    """Only count them, if there is no room for them."""
+    cdef int64_t place, offset
+    dropped.count = 0
+    for place in range(count):
+        offset = -1 if offsets == NULL else offsets[place]
+        if offset < 0 and (marks == NULL or not marks[place]):
+            continue
+        if dropped.deltas != NULL:
+            memcpy(&dropped.deltas[dropped.count], data + place * _ENTRY + 16, sizeof(int32_t))
+            dropped.offsets[dropped.count] = offset
+        if dropped.count == 0:
+            dropped.smallest = dropped.largest = offset
+        dropped.smallest = min(dropped.smallest, offset)
+        dropped.largest = max(dropped.largest, offset)
+        dropped.count += 1
+
+
+def dropped_of(bytes entries, bytes offsets, bytes marks):
+    """See records/id_table.py."""
+    cdef const char *data = PyBytes_AS_STRING(entries)
+    cdef int64_t count = len(entries) // _ENTRY
+    cdef const int64_t *copies = NULL
+    cdef const char *marked = NULL
+    cdef Dropped dropped
+    if offsets is not None:
+        copies = <const int64_t *>PyBytes_AS_STRING(offsets)
+    if marks is not None:
+        marked = PyBytes_AS_STRING(marks)
+    dropped.deltas = NULL
+    _collect_dropped(data, count, copies, marked, &dropped)
+    deltas = PyBytes_FromStringAndSize(NULL, dropped.count * sizeof(int32_t))
+    found = PyBytes_FromStringAndSize(NULL, dropped.count * sizeof(int64_t))
+    dropped.deltas = <int32_t *>PyBytes_AS_STRING(deltas)
+    dropped.offsets = <int64_t *>PyBytes_AS_STRING(found)
+    _collect_dropped(data, count, copies, marked, &dropped)
+    return deltas, found, dropped.smallest, dropped.largest

@@ -12,6 +12,7 @@ The output buffer grows in steps, so a small batch never costs the memory of the
 
 import struct
 from collections.abc import Callable
+from io import BytesIO
 
 import cramjam
 
@@ -22,8 +23,15 @@ from tidelog.records.batch import Codec
 ZSTD_LEVEL_DEFAULT = 3
 # How `compression.gzip.level` spells it, after zlib.
 _GZIP_LEVEL_DEFAULT = -1
+# What `compression.lz4.level` is unless it is set: Kafka takes the fast compressor for it, and the
+# thorough one, which takes ten times as long, for any other.
+_LZ4_LEVEL_DEFAULT = 9
+_LZ4_LEVEL_FAST = 0
 _FIRST_OUTPUT_BYTES = 16 * 1024
 _OUTPUT_GROWTH = 4
+# Python fills a new buffer with zeros while all other threads wait, tens of milliseconds for tens
+# of megabytes. The pages of larger ones are zero when somebody first comes by.
+_ZEROED_BYTES_MAX = 4 * 1024 * 1024
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -46,8 +54,11 @@ def compress(codec: Codec, data: BytesLike, *, level: int | None) -> bytes:
             return _compress_xerial(data)
         case Codec.LZ4:
             # Java's reader refuses blocks that refer to earlier ones.
+            is_default = level is None or level == _LZ4_LEVEL_DEFAULT
             compressor = cramjam.lz4.Compressor(
-                level=level, content_checksum=False, block_linked=False
+                level=_LZ4_LEVEL_FAST if is_default else level,
+                content_checksum=False,
+                block_linked=False,
             )
             compressor.compress(bytes(data))
             return bytes(compressor.finish())
@@ -73,11 +84,13 @@ def decompress(codec: Codec, data: BytesLike, *, max_bytes: int) -> BytesLike:
 
 
 def _decompress_growing(
-    decompress_into: Callable[[BytesLike, bytearray], int], data: BytesLike, max_bytes: int
+    decompress_into: Callable[[BytesLike, bytearray | memoryview], int],
+    data: BytesLike,
+    max_bytes: int,
 ) -> BytesLike:
     capacity_bytes = min(max(_FIRST_OUTPUT_BYTES, _OUTPUT_GROWTH * len(data)), max_bytes)
     while True:
-        output = bytearray(capacity_bytes)
+        output = _new_output(capacity_bytes)
         try:
             size_bytes = decompress_into(data, output)
         except cramjam.DecompressionError as error:
@@ -88,6 +101,12 @@ def _decompress_growing(
             capacity_bytes = min(capacity_bytes * _OUTPUT_GROWTH, max_bytes)
         else:
             return memoryview(output)[:size_bytes]
+
+
+def _new_output(size_bytes: int) -> bytearray | memoryview:
+    if size_bytes <= _ZEROED_BYTES_MAX:
+        return bytearray(size_bytes)
+    return BytesIO(bytes(size_bytes)).getbuffer()  # Nobody else has these bytes: no copy is made.
 
 
 def _compress_xerial(data: BytesLike) -> bytes:

@@ -18,27 +18,45 @@ id. Clients choose ids, and with them fingerprints; where an entry is searched f
 from a hash of its fingerprint with a key that they do not know, so that nobody can have many of
 them searched one after the other. Nothing that a table answers depends on that key.
 
+What is found is packed, as entries are (`ids.py`): what a table answers, and for how long it keeps
+others from running, must not grow into a million objects with a batch of a million records. Much of
+it is done without the interpreter's lock.
+
 The one here is for machines without a compiler, and to compare with; it takes about 300.
 """
 
+from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from tidelog.base.ids import Offset
 from tidelog.records.compiled import compiled
 from tidelog.records.ids import ENTRY
 
 
 class Found(NamedTuple):
-    """Ids of a batch that are in the table."""
+    """Which ids of a batch are in the table: of each of its entries an int64, in their order."""
 
-    places: list[int]
-    """Which of the batch's entries, ascending."""
-    offsets: list[Offset]
-    """Of the copies that are there."""
-    undecided: list[tuple[int, int]]
-    """Number and offset of those of them that are pending."""
+    offsets: bytes
+    """Of the copy that is there; NONE: there is none."""
+    undecided: bytes | None
+    """The number of that copy if it is pending; NONE: it is not. None: none of them is."""
+
+
+class Dropped(NamedTuple):
+    """Entries of a batch that were seen before, in their order."""
+
+    deltas: bytes
+    """Their offset deltas, packed as in `ids.py`."""
+    offsets: bytes
+    """Of the copies that were seen, an int64 each; NONE: it is in the same batch."""
+    smallest: int
+    largest: int
+    """Of those offsets, NONE among them."""
+
+
+NONE = -1
+"""In the place of an offset or of a number."""
 
 
 class IdTable(Protocol):
@@ -63,6 +81,10 @@ class IdTable(Protocol):
         """
         ...
 
+    def moved_by(self, count: int) -> int:
+        """How many entries have to be put in other places before so many can be added."""
+        ...
+
     def forget(self, time_ms: int, count_max: int, at_most: int) -> int:
         """Forget, from the start, what was added at `time_ms` or before, or is too much.
 
@@ -76,7 +98,7 @@ class IdTable(Protocol):
 
     def find(
         self, entries: bytes, oldest_ms: int, log_start_offset: int
-    ) -> tuple[list[int], list[Offset], list[tuple[int, int]]] | None:
+    ) -> tuple[bytes, bytes | None] | None:
         """Those of `entries` that were added after `oldest_ms` at `log_start_offset` or later.
 
         Of several with one id: the newest, and one that is pending only if no other is there.
@@ -140,6 +162,9 @@ class IdTableInPython:
             self._pending[fingerprint] = entry
         return first
 
+    def moved_by(self, _count: int) -> int:
+        return 0  # Dictionaries keep that to themselves.
+
     def forget(self, time_ms: int, count_max: int, at_most: int) -> int:
         before = self.first_number
         end = before + min(at_most, len(self._entries))
@@ -178,17 +203,20 @@ class IdTableInPython:
 
     def find(
         self, entries: bytes, oldest_ms: int, log_start_offset: int
-    ) -> tuple[list[int], list[Offset], list[tuple[int, int]]] | None:
-        found = Found([], [], [])
-        for place, (fingerprint, _) in enumerate(ENTRY.iter_unpack(entries)):
+    ) -> tuple[bytes, bytes | None] | None:
+        offsets, undecided = array("q"), array("q")
+        for fingerprint, _ in ENTRY.iter_unpack(entries):
+            offset = number = NONE
             for entry in self._newest(fingerprint):
                 if entry.time_ms > oldest_ms and entry.offset >= log_start_offset:
-                    found.places.append(place)
-                    found.offsets.append(Offset(entry.offset))
-                    if entry.is_pending:
-                        found.undecided.append((entry.number, entry.offset))
+                    offset = entry.offset
+                    number = entry.number if entry.is_pending else NONE
                     break
-        return found if found.places else None
+            offsets.append(offset)
+            undecided.append(number)
+        if max(offsets, default=NONE) == NONE:
+            return None
+        return offsets.tobytes(), None if max(undecided) == NONE else undecided.tobytes()
 
     def _newest(self, fingerprint: bytes) -> Iterator[_Entry]:
         """What counts of an id, and what does where that does not any more."""
@@ -198,15 +226,35 @@ class IdTableInPython:
             yield self._pending[fingerprint]
 
 
-def repeated_in_python(entries: bytes, _hash_key: bytes) -> list[tuple[int, int]] | None:
-    """Places of entries whose id stands before them in the same batch, and where."""
-    places: dict[bytes, int] = {}
-    found = []
-    for place, (fingerprint, _) in enumerate(ENTRY.iter_unpack(entries)):
-        first = places.setdefault(fingerprint, place)
-        if first != place:
-            found.append((place, first))
-    return found or None
+def repeated_in_python(entries: bytes, _hash_key: bytes) -> bytes | None:
+    """See `repeated`."""
+    before: set[bytes] = set()
+    marks = bytearray()
+    for fingerprint, _ in ENTRY.iter_unpack(entries):
+        marks.append(fingerprint in before)
+        before.add(fingerprint)
+    return bytes(marks) if any(marks) else None
+
+
+def dropped_of_in_python(
+    entries: bytes, offsets: bytes | None, marks: bytes | None
+) -> tuple[bytes, bytes, int, int]:
+    """See `dropped_of`."""
+    count = len(entries) // ENTRY.size
+    copies = [NONE] * count if offsets is None else int64s_in(offsets)
+    deltas, found = array("i"), array("q")
+    for (_, delta), offset, is_marked in zip(
+        ENTRY.iter_unpack(entries), copies, bytes(count) if marks is None else marks, strict=True
+    ):
+        if offset != NONE or is_marked:
+            deltas.append(delta)
+            found.append(offset)
+    return deltas.tobytes(), found.tobytes(), min(found), max(found)
+
+
+def int64s_in(packed: bytes) -> Sequence[int]:
+    """The numbers in what was found."""
+    return memoryview(packed).cast("q")
 
 
 def new_table(hash_key: bytes) -> IdTable:
@@ -220,12 +268,18 @@ def new_table(hash_key: bytes) -> IdTable:
     return table
 
 
-def repeated(entries: bytes, hash_key: bytes) -> list[tuple[int, int]] | None:
-    """Places of entries whose id stands before them in the same batch, and where.
+def repeated(entries: bytes, hash_key: bytes) -> bytes | None:
+    """Of each entry a byte: 1 if its id stands before it in the same batch. None: of none.
 
     `hash_key`: as for `new_table`.
     """
     if compiled is None:
         return repeated_in_python(entries, hash_key)
-    found: list[tuple[int, int]] | None = compiled.repeated(entries, hash_key)
-    return found
+    marks: bytes | None = compiled.repeated(entries, hash_key)
+    return marks
+
+
+def dropped_of(entries: bytes, found: Found | None, marks: bytes | None) -> Dropped:
+    """Those that a table has, and those that are repeated; there is one at least."""
+    find = dropped_of_in_python if compiled is None else compiled.dropped_of
+    return Dropped(*find(entries, None if found is None else found.offsets, marks))

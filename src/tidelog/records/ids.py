@@ -9,13 +9,17 @@ chance that two of 10 million ids share one is 10^-25, unless somebody makes the
 
     fingerprint 16 bytes │ offset delta int32      little-endian, one for each record with an id
 
+and so are the offset deltas of records that are to be dropped, int32 each, ascending. One batch may
+have a million of either: as objects of Python they would hold up everybody while they are made.
+
 Where `_ids.pyx` was compiled, that does the work; the functions here do the same, slower.
 
 Not here: which of them were seen before (`id_table.py`, `core/deduplication/`).
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from tidelog.base.errors import CorruptBatch
@@ -27,6 +31,7 @@ from tidelog.records.retained import empty_batch, locate_records, retain
 
 FINGERPRINT_BYTES = 16
 ENTRY = struct.Struct("<16si")
+DELTA_BYTES = 4
 
 _MASK = 2**64 - 1
 _FIRST = 0x87C37B91114253D5
@@ -101,14 +106,23 @@ def read_ids_in_python(
     return bytes(entries)
 
 
+def deltas_in(packed: bytes) -> Sequence[int]:
+    """The numbers in packed offset deltas."""
+    return memoryview(packed).cast("i")
+
+
+def pack_deltas(deltas: Iterable[int]) -> bytes:
+    return array("i", deltas).tobytes()
+
+
 def without_in_python(
-    payload: BytesLike, record_count: int, dropped: Sequence[int]
+    payload: BytesLike, record_count: int, dropped: bytes
 ) -> tuple[bytes, int, int]:
-    """The payload without the records whose offset deltas are `dropped`, which ascend.
+    """The payload without the records whose offset deltas are `dropped`.
 
     Also how many are left, and the largest of their timestamp deltas; -1 if there is none.
     """
-    gone = set(dropped)
+    gone = set(deltas_in(dropped))
     data = bytes(payload)
     kept = [
         record for record in locate_records(data, record_count) if record.offset_delta not in gone
@@ -117,6 +131,16 @@ def without_in_python(
         b"".join(data[record.start : record.end] for record in kept),
         len(kept),
         max((record.timestamp_delta for record in kept), default=-1),
+    )
+
+
+def entries_without_in_python(entries: bytes, dropped: bytes) -> bytes:
+    """The entries but those with the offset deltas `dropped`, which they all have."""
+    gone = set(deltas_in(dropped))
+    return b"".join(
+        ENTRY.pack(fingerprint, delta)
+        for fingerprint, delta in ENTRY.iter_unpack(entries)
+        if delta not in gone
     )
 
 
@@ -142,8 +166,11 @@ fingerprint: Callable[[bytes], bytes] = (
 _read_ids: Callable[[BytesLike, int, bytes | None, bool], bytes] = (
     read_ids_in_python if compiled is None else compiled.read_ids
 )
-_without: Callable[[BytesLike, int, Sequence[int]], tuple[bytes, int, int]] = (
+_without: Callable[[BytesLike, int, bytes], tuple[bytes, int, int]] = (
     without_in_python if compiled is None else compiled.without
+)
+entries_without: Callable[[bytes, bytes], bytes] = (
+    entries_without_in_python if compiled is None else compiled.entries_without
 )
 
 
@@ -154,12 +181,12 @@ def read_ids(
     return _read_ids(payload, record_count, source.header, must_be_consecutive)
 
 
-def without(payload: BytesLike, record_count: int, dropped: Sequence[int]) -> Kept:
+def without(payload: BytesLike, record_count: int, dropped: bytes) -> Kept:
     """The records of an uncompressed payload but those with the offset deltas `dropped`."""
     return Kept(*_without(payload, record_count, dropped))
 
 
-def rewritten(header: BatchHeader, kept: Kept, *, log_time_ms: int) -> bytearray:
+def rewritten(header: BatchHeader, kept: Kept, *, log_time_ms: int, level: int | None) -> bytearray:
     """The batch with the records that are kept, as compaction would leave it.
 
     First and last offset and the sequences stay, so that offsets which a client computed are right
@@ -175,4 +202,5 @@ def rewritten(header: BatchHeader, kept: Kept, *, log_time_ms: int) -> bytearray
         kept.payload,
         record_count=kept.record_count,
         largest_timestamp_delta_ms=kept.max_timestamp_delta_ms,
+        level=level,
     )

@@ -10,7 +10,7 @@ hold, the outcome is a list of records or CorruptBatch, and no length is believe
 compared with what is left.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tidelog.base.errors import CorruptBatch
@@ -63,24 +63,32 @@ def decode_records(batch: BytesLike) -> list[Record]:
 
 def uncompressed_payload(header: BatchHeader, batch: BytesLike) -> BytesLike:
     """What follows the header of `batch`, decompressed, within UNCOMPRESSED_BYTES_MAX."""
+    return uncompressed_within(header, batch, max_bytes=UNCOMPRESSED_BYTES_MAX)
+
+
+def uncompressed_within(header: BatchHeader, batch: BytesLike, *, max_bytes: int) -> BytesLike:
+    """The same; CorruptBatch if it was compressed and is longer than `max_bytes`."""
     payload = memoryview(batch)[HEADER_SIZE_BYTES : header.size_bytes]
-    return decompress(header.codec, payload, max_bytes=UNCOMPRESSED_BYTES_MAX)
+    return decompress(header.codec, payload, max_bytes=max_bytes)
 
 
 def decode_payload(header: BatchHeader, payload: BytesLike) -> list[Record]:
     """The records of an uncompressed payload; CorruptBatch unless they fill it exactly."""
+    return list(iter_payload(header, payload))
+
+
+def iter_payload(header: BatchHeader, payload: BytesLike) -> Iterator[Record]:
+    """The same, one after the other; what is wrong is found when it is come to."""
     data = bytes(payload)
-    records: list[Record] = []
     position = 0
     try:
         for _ in range(header.record_count):
             record, position = _decode_record(header, data, position)
-            records.append(record)
+            yield record
     except IndexError as error:
         raise CorruptBatch("records are cut off") from error
     if position != len(data):
         raise CorruptBatch(f"{len(data) - position} bytes follow the last record")
-    return records
 
 
 def _decode_record(header: BatchHeader, data: bytes, position: int) -> tuple[Record, int]:

@@ -12,7 +12,9 @@ What stays of a batch, whatever records it has lost:
     base timestamp                      the deltas of the records that stay count from it, unless
                                         it becomes the delete horizon (KIP-534)
 
-The largest timestamp and the number of records are those of what is left.
+The largest timestamp and the number of records are those of what is left. Where a batch says that
+its largest timestamp is another than its records have, it does not become larger: what was refused
+or let through when it came was what the batch said.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,6 +35,7 @@ from tidelog.records.record import assemble, read_varint, write_varint
 
 _INT_BITS_MAX = 31
 _LONG_BITS_MAX = 63
+_DELTA_MIN_MS = -(2**63)
 
 
 class LocatedRecord(NamedTuple):
@@ -84,15 +87,23 @@ def locate_records(payload: bytes, record_count: int) -> Iterator[LocatedRecord]
 
 
 def retain(
-    header: BatchHeader, payload: bytes, *, record_count: int, largest_timestamp_delta_ms: int
+    header: BatchHeader,
+    payload: bytes,
+    *,
+    record_count: int,
+    largest_timestamp_delta_ms: int,
+    level: int | None,
 ) -> bytearray:
-    """The batch of `header` with the records in the uncompressed `payload` left in it."""
+    """The batch of `header` with the records in the uncompressed `payload` left in it.
+
+    `level` None is the codec's own default.
+    """
     assert record_count
     retained = header._replace(
         max_timestamp_ms=_largest_timestamp_ms(header, largest_timestamp_delta_ms),
         record_count=record_count,
     )
-    return assemble(retained, compress(header.codec, payload, level=None))
+    return assemble(retained, compress(header.codec, payload, level=level))
 
 
 def retain_until(
@@ -128,13 +139,18 @@ def empty_batch(header: BatchHeader) -> bytearray:
 def _largest_timestamp_ms(header: BatchHeader, largest_delta_ms: int) -> int:
     if header.is_log_append_time:
         return header.max_timestamp_ms
-    return header.base_timestamp_ms + largest_delta_ms
+    largest_ms = header.base_timestamp_ms + largest_delta_ms
+    return min(max(largest_ms, NO_TIMESTAMP), header.max_timestamp_ms)
 
 
 def _counted_from(
     base_timestamp_ms: int, header: BatchHeader, payload: bytes, records: Sequence[LocatedRecord]
 ) -> bytearray:
-    """The bytes of `records` with their timestamp deltas counted from `base_timestamp_ms`."""
+    """The bytes of `records` with their timestamp deltas counted from `base_timestamp_ms`.
+
+    Whatever a client said: if one is so long before it that 64 bits do not hold the difference, it
+    is as long before it as they do. Nobody could read the batch otherwise.
+    """
     kept = bytearray()
     for record in records:
         timestamp_ms = (
@@ -143,7 +159,7 @@ def _counted_from(
             else header.base_timestamp_ms + record.timestamp_delta
         )
         body = bytearray(1)
-        write_varint(body, timestamp_ms - base_timestamp_ms)
+        write_varint(body, max(timestamp_ms - base_timestamp_ms, _DELTA_MIN_MS))
         body += payload[record.after_timestamp : record.end]
         write_varint(kept, len(body))
         kept += body

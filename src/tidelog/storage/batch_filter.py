@@ -102,6 +102,7 @@ class BatchFilter:
             kept.payload,
             record_count=kept.record_count,
             largest_timestamp_delta_ms=kept.largest_timestamp_delta_ms,
+            level=None,  # As in Kafka, whatever the topic's settings are.
         )
         return Retained(retained, read_header(retained, 0), None)
 

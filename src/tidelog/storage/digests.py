@@ -6,11 +6,14 @@
 
 Read in slices, on a thread, so that whoever waits for that thread does not wait for a gigabyte.
 Between two slices the log may go on, and may lose segments at its start; when it is cut, the owner
-starts over.
+starts over. Meanwhile another thread may put a compacted segment in the place of the one that is
+read, and the loop may take that out: then what was read of it is right, but no file is made of it.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
+from typing import NamedTuple
 
 from tidelog.base.errors import CorruptBatch, DamagedLog, RequestRefused, StorageError
 from tidelog.base.ids import NO_TIMESTAMP, Offset
@@ -19,7 +22,7 @@ from tidelog.records.digest import BatchDigest, BatchKind, data_kind, digest_of,
 from tidelog.records.ids import ENTRY, IdSource
 from tidelog.storage import layout
 from tidelog.storage.file_cache import BlockingAccess
-from tidelog.storage.ids_file import read_digests, write_digests
+from tidelog.storage.ids_file import IdsFile, open_ids_file, write_digests
 from tidelog.storage.index_file import IndexUnusable
 from tidelog.storage.log import Log
 from tidelog.storage.readable_log import segment_number
@@ -27,6 +30,13 @@ from tidelog.storage.scan import batch_headers, header_at
 from tidelog.storage.segment import Segment
 
 SLICE_BYTES = 1024 * 1024
+
+# In memory, without its entries.
+_DIGEST_BYTES = 200
+
+GATHERED_BYTES_MAX = 64 * 1024 * 1024
+"""Of one segment's ids, until they are written to its file. More are not gathered by those who read
+in slices: whoever closed the segment writes the file, and that needs no memory."""
 
 
 def first_needed(
@@ -73,6 +83,26 @@ def _time_of_records(segment: Segment, access: BlockingAccess) -> int:
     return next(of_records, NO_TIMESTAMP)
 
 
+class _Read(NamedTuple):
+    """What a file is made of."""
+
+    segment: Segment
+    truncation_count: int
+
+
+class _Gathered:
+    """The digests of a closed segment that is being read from the log, all from its start on."""
+
+    def __init__(self, read: _Read) -> None:
+        self.read = read
+        self.digests: list[BatchDigest] = []
+        self.size_bytes = 0
+
+    def add(self, digests: list[BatchDigest]) -> None:
+        self.digests += digests
+        self.size_bytes += _size_of(digests)
+
+
 class DigestReader:
     """Reads on where it stopped. `offset` is where that is."""
 
@@ -80,25 +110,45 @@ class DigestReader:
         self._log = log
         self._source = source
         self.offset = offset
-        # Those of the closed segment that is being read from the log, all from its start on.
-        self._gathered: list[BatchDigest] = []
-        self._gathered_of: Segment | None = None
+        self._gathered: _Gathered | None = None
+        # What is left of the file of the segment that `offset` is in.
+        self._filed: Iterator[BatchDigest] = iter(())
 
     def read(self, end_offset: Offset) -> list[BatchDigest]:
         """The next slice below `end_offset`, which must be a batch's end; `offset` moves on."""
         log = self._log
-        self.offset = max(self.offset, log.segments[0].base_offset)
+        segments = log.segments
+        if self.offset < segments[0].base_offset:
+            self.offset = segments[0].base_offset
+            self._filed = iter(())
         if self.offset >= end_offset:
             return []
-        segment = log.segments[segment_number(log.segments, self.offset)]
-        is_closed = segment is not log.segments[-1]
+        found = self._read_file()
+        if found:
+            return found
+        segment = segments[segment_number(segments, self.offset)]
+        is_closed = segment is not segments[-1]
         if is_closed and self.offset == segment.base_offset:
-            found = believed(log, segment, self._source)
+            truncation_count = log.truncation_count
+            self._filed = believed(log, segment, self._source)
+            found = self._read_file()
             if found:
-                self.offset = Offset(found[-1].last_offset + 1)
                 return found
-            self._gathered, self._gathered_of = [], segment
+            self._gathered = _Gathered(_Read(segment, truncation_count))
         return self._gather(segment, self.read_log(end_offset))
+
+    def _read_file(self) -> list[BatchDigest]:
+        """The next slice of it; nothing if there is no more."""
+        found: list[BatchDigest] = []
+        size_bytes = 0
+        for digest in self._filed:
+            found.append(digest)
+            size_bytes += _size_of([digest])
+            if size_bytes >= SLICE_BYTES:
+                break
+        if found:
+            self.offset = Offset(found[-1].last_offset + 1)
+        return found
 
     def read_log(self, end_offset: Offset) -> list[BatchDigest]:
         """The next slice, from the log whatever files there are."""
@@ -106,9 +156,8 @@ class DigestReader:
             data, read_to = _read(self._log, self.offset, end_offset)
         except DamagedLog:
             # Nobody can read what follows in this segment.
-            self._gathered_of = None
-            segment = self._log.segments[segment_number(self._log.segments, self.offset)]
-            data, read_to = b"", min(_end_of(self._log, segment), end_offset)
+            self._gathered = None
+            data, read_to = b"", min(_end_of_segment_at(self._log, self.offset), end_offset)
         found = [
             _digest(header, memoryview(data)[position : position + header.size_bytes], self._source)
             for position, header in iter_headers(data)
@@ -118,51 +167,81 @@ class DigestReader:
         return found
 
     def _gather(self, segment: Segment, found: list[BatchDigest]) -> list[BatchDigest]:
-        if self._gathered_of is segment:
-            self._gathered += found
-            if self.offset >= _end_of(self._log, segment):
-                path = segment.path(layout.IDS)
-                write_digests(self._log.disk, path, self._source, self._gathered)
-                self._gathered, self._gathered_of = [], None
+        gathered = self._gathered
+        if gathered is None:
+            return found
+        gathered.add(found)
+        if gathered.read.segment is not segment or gathered.size_bytes > GATHERED_BYTES_MAX:
+            self._gathered = None
+        elif self.offset >= _end_of(self._log, segment):
+            _keep(self._log, gathered.read, gathered.digests, self._source)
+            self._gathered = None
         return found
 
 
 def write_ids_file(log: Log, segment: Segment, source: IdSource) -> None:
     """Write the `.ids` file of a closed segment, unless it is there. On a thread."""
     end_offset = _end_of(log, segment)
-    found = believed(log, segment, source)
-    if found and found[-1].last_offset + 1 == end_offset:
+    _file, last = _last_believed(log, segment, source)
+    if last is not None and last.last_offset + 1 == end_offset:
         return
     reader = DigestReader(log, source, segment.base_offset)
-    digests: list[BatchDigest] = []
-    while reader.offset < end_offset:
-        digests += reader.read_log(end_offset)
-    write_digests(log.disk, segment.path(layout.IDS), source, digests)
+
+    def read() -> Iterator[BatchDigest]:
+        while reader.offset < end_offset:
+            yield from reader.read_log(end_offset)
+
+    _keep(log, _Read(segment, log.truncation_count), read(), source)
 
 
-def believed(log: Log, segment: Segment, source: IdSource) -> list[BatchDigest]:
-    """The digests of a segment that its file has and its log bears out (F1, F2)."""
-    end_offset = _end_of(log, segment)
-    found = [
-        digest
-        for digest in read_digests(log.disk, segment.path(layout.IDS), source)
-        if segment.base_offset <= digest.base_offset and digest.last_offset < end_offset
-    ]
-    if found and _is_in_log(log, segment, found[-1]):
-        return found
-    return []
+def _keep(log: Log, read: _Read, digests: Iterable[BatchDigest], source: IdSource) -> None:
+    """Write the file of a segment, unless the log has changed there since it was read (F3)."""
+    path = read.segment.path(layout.IDS)
+    temporary = write_digests(log.disk, path, source, digests)
+    if temporary is None:
+        return
+
+    def name() -> bool:
+        if log.truncation_count != read.truncation_count:
+            return False
+        log.disk.rename(temporary, path)
+        return True
+
+    if not log.while_in_place(read.segment, name):
+        log.disk.remove(temporary)
+
+
+def believed(log: Log, segment: Segment, source: IdSource) -> Iterator[BatchDigest]:
+    """The digests of a segment that its file has and its log bears out (F1-F3)."""
+    file, last = _last_believed(log, segment, source)
+    if file is None or last is None:
+        return iter(())
+    return file.digests(segment.base_offset, Offset(last.last_offset + 1))
+
+
+def _last_believed(
+    log: Log, segment: Segment, source: IdSource
+) -> tuple[IdsFile | None, BatchDigest | None]:
+    """The file of a segment, and up to where it can be believed."""
+    file = open_ids_file(log.disk, segment.path(layout.IDS), source)
+    last = None if file is None else file.last(segment.base_offset, _end_of(log, segment))
+    if last is None or not log.while_in_place(segment, lambda: _is_in_log(log, segment, last)):
+        return None, None
+    return file, last
 
 
 class IdSearch:
     """Where the records with one id are, from the log start on (D6). On a thread, in slices.
 
-    In a transaction, only if that was committed. Not for a log that is cut between two slices.
+    In a transaction, only if that was committed. Of a log that is cut between two slices, nothing
+    that was found counts; the owner starts over.
     """
 
     def __init__(self, log: Log, source: IdSource, fingerprint: bytes) -> None:
         self._log = log
         self._fingerprint = fingerprint
         self._reader = DigestReader(log, source, log.segments[0].base_offset)
+        self._truncation_count = log.truncation_count
         self._end_offset = log.log_end_offset
         self._found: dict[int, tuple[int, int]] = {}
         self._undecided: dict[int, list[int]] = {}
@@ -181,6 +260,8 @@ class IdSearch:
         """Look through the next slice; whether there is another. Raises StorageError."""
         if self._log.is_closed:
             raise StorageError(f"{self._log.folder} was closed while it was read")
+        if self._log.truncation_count != self._truncation_count:
+            return False
         for digest in self._reader.read(self._end_offset):
             self._look_into(digest)
         return self._reader.offset < self._end_offset
@@ -203,10 +284,20 @@ def _offsets_in(digest: BatchDigest, fingerprint: bytes) -> Iterator[int]:
             yield digest.base_offset + delta
 
 
+def _size_of(digests: Iterable[BatchDigest]) -> int:
+    """About, in memory."""
+    return sum(_DIGEST_BYTES + len(digest.entries) for digest in digests)
+
+
 def _end_of(log: Log, segment: Segment) -> Offset:
+    """If retention was faster, where the log begins."""
+    return _end_of_segment_at(log, segment.base_offset)
+
+
+def _end_of_segment_at(log: Log, offset: Offset) -> Offset:
     segments = log.segments
-    number = segment_number(segments, segment.base_offset)
-    return segments[number + 1].base_offset if number + 1 < len(segments) else log.log_end_offset
+    following = bisect_right(segments, offset, key=lambda segment: segment.base_offset)
+    return segments[following].base_offset if following < len(segments) else log.log_end_offset
 
 
 def _is_in_log(log: Log, segment: Segment, digest: BatchDigest) -> bool:

@@ -348,8 +348,6 @@ class Log(ReadableLog):
 
         Raises RequestRefused(OFFSET_OUT_OF_RANGE) if that is removed meanwhile.
         """
-        if offset < self.segments[0].base_offset:
-            raise RequestRefused(ErrorCode.OFFSET_OUT_OF_RANGE)
         return self.with_indexes(
             lambda: self._read_stored(self._blocking, offset, end_offset, max_bytes, True), offset
         )
@@ -424,6 +422,14 @@ class Log(ReadableLog):
         """
         with self._naming:
             return self._with_good_indexes(work, offset)
+
+    def while_in_place(self, segment: Segment, work: Callable[[], bool]) -> bool:
+        """Do `work`, which is quick, while the files of `segment` keep their names.
+
+        False if it is not in the log any more: another may have them by now.
+        """
+        with self._naming:
+            return not self._is_closed and segment in self.segments and work()
 
     def _with_good_indexes(self, work: Callable[[], T], offset: Offset) -> T:
         for _ in range(len(self.segments) + 1):
@@ -687,18 +693,24 @@ class Log(ReadableLog):
         The owner removes them `file.delete.delay.ms` later with `Disk.remove`; opening the log
         removes what a crash left.
         """
-        renamed = []
+        renamed: list[Path] = []
         for segment in () if self._is_closed else segments:
-            for suffix in (*layout.SEGMENT_SUFFIXES, layout.SNAPSHOT):
-                path = segment.path(suffix)
-                self.files.forget(path)
-                if not self._disk.exists(path):
-                    continue
-                deleted = path.with_name(path.name + layout.DELETED)
-                self._disk.rename(path, deleted)
-                renamed.append(deleted)
+            with self._naming:  # A file of ids may just be getting its name.
+                renamed += self._rename_detached(segment)
             segment.file = None
         return tuple(renamed)
+
+    def _rename_detached(self, segment: Segment) -> list[Path]:
+        renamed = []
+        for suffix in (*layout.SEGMENT_SUFFIXES, layout.SNAPSHOT):
+            path = segment.path(suffix)
+            self.files.forget(path)
+            if not self._disk.exists(path):
+                continue
+            deleted = path.with_name(path.name + layout.DELETED)
+            self._disk.rename(path, deleted)
+            renamed.append(deleted)
+        return renamed
 
     # -- compaction ------------------------------------------------------------------------------
 

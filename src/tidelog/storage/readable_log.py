@@ -157,6 +157,8 @@ class ReadableLog:
         ):
             segment, position = place[1], place[2]
         else:
+            if offset < segments[0].base_offset:  # Retention was faster than this thread.
+                raise RequestRefused(ErrorCode.OFFSET_OUT_OF_RANGE)
             segment = segments[segment_number(segments, offset)]
             position = segment.position_of(offset, access)
         while True:

@@ -1,6 +1,7 @@
 """D5: a record that was sent before is dropped, whoever leads and whatever happened before."""
 
 from random import Random
+from unittest.mock import patch
 
 import pytest
 
@@ -23,13 +24,25 @@ from tests.unit.broker.world import (
 )
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import Offset
+from tidelog.broker import sent_ids
 from tidelog.broker.append_terms import FromClient
-from tidelog.broker.deduplication import AT_ONCE_BYTES, Unseen
-from tidelog.broker.sent_ids import ids_of
+from tidelog.broker.deduplication import AT_ONCE_BYTES
 from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, Shortcuts
-from tidelog.records.batch import BatchHeader, Codec, iter_headers, read_header
+from tidelog.records.batch import (
+    HEADER_SIZE_BYTES,
+    BatchHeader,
+    Codec,
+    iter_headers,
+    read_header,
+)
 from tidelog.records.ids import Kept, rewritten
-from tidelog.records.record import Record, encode_batch
+from tidelog.records.record import (
+    Record,
+    assemble,
+    encode_batch,
+    uncompressed_payload,
+    uncompressed_within,
+)
 
 ALL = -1
 WINDOW_MS = 60_000
@@ -152,24 +165,46 @@ async def test_large_batches_are_read_and_rewritten_on_a_thread(codec: Codec) ->
         assert offsets == [*range(len(ids)), len(ids), 2 * len(ids) + 1]
 
 
+@pytest.mark.parametrize("size_bytes", [20, 2 * AT_ONCE_BYTES])
+@in_virtual_time
+async def test_what_is_left_is_compressed_as_the_topic_wants_it(size_bytes: int) -> None:
+    words = [b"%d" % (number * number) for number in range(500)]
+    value = b" ".join(words * (1 + size_bytes // 2_000))
+    fast, thorough = [
+        await stored_bytes(value, compression_type="zstd", compression_zstd_level=level)
+        for level in ("-50", "19")
+    ]
+    assert thorough < 0.9 * fast
+
+
+async def stored_bytes(value: bytes, **config: str) -> int:
+    """Of a batch of two records of which one was seen before."""
+    async with broker_world() as world:
+        await topic(world, **config)
+        await send(world, batch("a", codec=Codec.ZSTD))
+        before = world.runner("t").log.size_bytes
+        await send(world, batch("a", "b", codec=Codec.ZSTD, value=value))
+        assert stored_ids(world) == [(0, "a"), (2, "b")]
+        return world.runner("t").log.size_bytes - before
+
+
 @CODECS
 @in_virtual_time
 async def test_large_batch_of_nothing_but_duplicates_is_unpacked_once(codec: Codec) -> None:
-    """Its ids were read out of it; that nothing is left needs no thread."""
+    """Its ids were read out of it; that nothing is left needs no other look at it."""
     async with broker_world() as world:
         await topic(world)
         ids = [Random(number).randbytes(200).hex() for number in range(2 * AT_ONCE_BYTES // 200)]
         await send(world, batch(*ids, codec=codec))
         again = batch(*ids, codec=codec, producer=7, sequence=0)
         assert len(again) > AT_ONCE_BYTES
-        header = read_header(again, 0)
-        deduplicator = world.runner("t").deduplicator
-        assert deduplicator is not None
-        sent = ids_of(header, again, deduplicator.settings.source)
-        unseen = deduplicator.look(header, again, sent, timestamp_ms=NOW_MS)
-        assert isinstance(unseen, Unseen)
-        assert (unseen.header.record_count, unseen.header.base_sequence) == (0, 0)
-        assert (unseen.first_copy_offset, unseen.entries) == (0, b"")
+        with (
+            patch.object(sent_ids, "uncompressed_within", wraps=uncompressed_within) as unpacked,
+            patch.object(sent_ids, "uncompressed_payload", wraps=uncompressed_payload) as rest,
+        ):
+            produced = await send(world, again)
+        assert (unpacked.call_count, rest.call_count) == (1, 0)
+        assert (produced.base_offset, dropped(world)) == (0, len(ids))
 
 
 @in_virtual_time
@@ -200,6 +235,21 @@ async def test_window_is_by_the_timestamps_of_batches() -> None:
         await send(world, batch("a", at_ms=NOW_MS + WINDOW_MS - 1))
         await send(world, batch("a", at_ms=NOW_MS + WINDOW_MS))
         assert stored_ids(world) == [(0, "a"), (1, "a")]
+
+
+@pytest.mark.parametrize("base_ms", [-(2**63), 253_402_300_800_000, 2**63 - 1])
+@in_virtual_time
+async def test_batch_with_a_duplicate_does_not_become_younger_than_it_says(base_ms: int) -> None:
+    """It says now, which is let through, and its records tell of the year 9999, say."""
+    async with broker_world() as world:
+        await topic(world)
+        await send(world, batch("a", "b"))
+        lying = batch("a", "c")
+        header = read_header(lying, 0)._replace(base_timestamp_ms=base_ms)
+        some = await send(world, assemble(header, lying[HEADER_SIZE_BYTES:]))
+        again = await send(world, batch("b"))
+        assert (some.code, again.code) == (0, 0)
+        assert stored_ids(world) == [(0, "a"), (1, "b"), (3, "c")]
 
 
 @in_virtual_time
@@ -270,6 +320,23 @@ async def test_batch_that_waits_is_judged_by_what_the_topic_is_told_meanwhile() 
         world.executor.release(URGENT)
         await world.settle()
         assert (waiting.base_offset, len(stored_ids(world))) == (0, 2)
+
+
+@in_virtual_time
+async def test_batch_that_waits_keeps_its_codec_when_the_topic_is_told_another() -> None:
+    """It was compressed with lz4 already, to which the level of gzip is no level."""
+    async with broker_world() as world:
+        await topic(world, compression_type="lz4")
+        await send(world, batch("a"))
+        world.executor.hold(URGENT)
+        noise = Random(1).randbytes(AT_ONCE_BYTES)
+        waiting = world.produce("t", batch("a", "b", value=noise))
+        world.executor.step(URGENT)  # It is compressed, and then its ids are to be read.
+        await world.settle()
+        world.configure("t", {**BY_HEADER, "compression.type": "gzip"})
+        world.executor.release(URGENT)
+        await world.settle()
+        assert (waiting.code, stored_ids(world)) == (0, [(0, "a"), (2, "b")])
 
 
 @in_virtual_time
@@ -378,7 +445,7 @@ async def test_new_leader_gives_a_retry_the_answer_it_would_have_had() -> None:
     async with broker_world() as world:
         await followed_world(world)
         whole = batch("a", producer=5, sequence=0)
-        empty = rewritten(read_header(whole, 0), Kept(b"", 0, -1), log_time_ms=NOW_MS)
+        empty = rewritten(read_header(whole, 0), Kept(b"", 0, -1), log_time_ms=NOW_MS, level=None)
         copied = stamped(batch("a"), offset=0, epoch=1) + stamped(empty, offset=1, epoch=1)
         take(world, answer(copied, high_watermark=2))
         await become(world, BROKER, 2)
@@ -632,3 +699,20 @@ def _headers(world: World) -> list[tuple[int, BatchHeader]]:
         Offset(0), end_offset=log.log_end_offset, max_bytes=2**20, at_least_one=True
     ).data
     return [*iter_headers(data)]
+
+
+@CODECS
+@in_virtual_time
+async def test_topic_without_it_does_nothing_for_it(codec: Codec) -> None:
+    """No index, no thread, no way around the compiled one; and nothing is unpacked."""
+    async with broker_world() as world:
+        world.create("t", config={})
+        await world.settle()
+        runner = world.runner("t")
+        world.executor.hold(URGENT)
+        with patch.object(sent_ids, "uncompressed_payload", side_effect=AssertionError):
+            results = [world.produce("t", batch("x", "x", codec=codec)) for _ in range(2)]
+        assert [result.base_offset for result in results] == [0, 2]
+        assert runner.deduplicator is None
+        assert not runner._may_rewrite
+        world.executor.release(URGENT)

@@ -7,6 +7,7 @@ the batch; the model knows nothing of what happened before.
 
 from collections.abc import Awaitable, Callable
 from random import Random
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from tests.unit.broker.world import BROKER, OTHER, World, broker_world, process_
 from tests.unit.core.deduplication.test_index import MODEL_IDS_MAX, WINDOW_MS, Log
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_PRODUCER_ID, Offset
+from tidelog.broker import deduplication
 from tidelog.records.batch import BatchHeader, Codec, iter_headers, read_header
 from tidelog.records.control import ControlType, decode_transaction_end
 from tidelog.records.digest import BatchDigest, BatchKind
@@ -251,9 +253,13 @@ def _expected(
 
 
 @settings(deadline=None)
-@given(st.randoms(use_true_random=False), st.integers(1, 4))
-def test_what_is_dropped_follows_from_the_log_alone(chance: Random, lives: int) -> None:
-    tell_story(chance, lives)
+@given(st.randoms(use_true_random=False), st.integers(1, 4), st.sampled_from((0, 2, 100)))
+def test_what_is_dropped_follows_from_the_log_alone(
+    chance: Random, lives: int, at_once_records: int
+) -> None:
+    """Whether the loop decides, or leaves it to a thread."""
+    with patch.object(deduplication, "AT_ONCE_RECORDS", at_once_records):
+        tell_story(chance, lives)
 
 
 @in_virtual_time

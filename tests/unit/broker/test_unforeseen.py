@@ -16,6 +16,7 @@ from tidelog.base.errors import ErrorCode
 from tidelog.broker import partition_appends
 from tidelog.broker.fetch_reader import FetchReader
 from tidelog.broker.handlers import produce
+from tidelog.records.validation import validate_produce
 from tidelog.storage.log import Log
 from tidelog.wire.produce import encode_produce_response
 
@@ -101,6 +102,32 @@ async def test_an_answer_to_a_batch_that_had_to_wait() -> None:
         (answer,) = clients[1].take()
         assert answer.responses[0].partition_responses[0].base_offset == 2
         await others_are_served(served)
+
+
+@in_virtual_time
+async def test_a_batch_that_had_to_wait() -> None:
+    """Those behind it are appended, and whoever comes next."""
+    async with broker_world() as world:
+        world.create("t", config=ONE_BATCH)
+        await world.settle()
+        world.produce("t", plain_batch(1))
+        world.executor.hold(URGENT)
+        waiting = [world.produce("t", plain_batch(1)) for _ in range(2)]
+        calls: list[None] = []
+
+        def fail_first(*arguments: object, **named: object) -> object:
+            calls.append(None)
+            if len(calls) == 1:
+                raise Unforeseen
+            return validate_produce(*arguments, **named)  # type: ignore[arg-type]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(partition_appends, "validate_produce", fail_first)
+            world.executor.release(URGENT)
+            await world.settle()
+        assert waiting[0].code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert waiting[1].base_offset == 1
+        assert world.request_memory.held_bytes == 0
 
 
 @in_virtual_time

@@ -21,6 +21,7 @@ from tidelog.records.compression import compress, decompress
 COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
 MAX_BYTES = 1_000_000
 INCOMPRESSIBLE = random.Random(1).randbytes(200_000)
+COMPRESSIBLE = b" ".join(b"%d" % (number * number) for number in range(20_000))
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -29,6 +30,13 @@ def test_what_was_compressed_comes_back(codec: Codec, data: bytes, repeat: int) 
     plain = data * repeat
     packed = compress(codec, plain, level=None)
     assert bytes(decompress(codec, packed, max_bytes=MAX_BYTES)) == plain
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_megabytes_come_back_from_kilobytes(codec: Codec) -> None:
+    plain = COMPRESSIBLE + bytes(10_000_000)
+    packed = compress(codec, plain, level=None)
+    assert bytes(decompress(codec, packed, max_bytes=len(plain))) == plain
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -78,6 +86,14 @@ def test_zstd_without_a_stated_size_is_read() -> None:
     compressor = zstandard.ZstdCompressor(write_content_size=False).compressobj()
     packed = compressor.compress(INCOMPRESSIBLE) + compressor.flush()
     assert bytes(decompress(Codec.ZSTD, packed, max_bytes=MAX_BYTES)) == INCOMPRESSIBLE
+
+
+def test_lz4_is_fast_unless_another_level_is_asked_for() -> None:
+    """S5: 9 is Kafka's default, and for that it takes the compressor that lz4 calls 0."""
+    fast = compress(Codec.LZ4, COMPRESSIBLE, level=1)
+    assert compress(Codec.LZ4, COMPRESSIBLE, level=None) == fast
+    assert compress(Codec.LZ4, COMPRESSIBLE, level=9) == fast
+    assert len(compress(Codec.LZ4, COMPRESSIBLE, level=10)) < len(fast)
 
 
 def test_lz4_has_independent_blocks_as_java_requires() -> None:

@@ -1,19 +1,36 @@
 """D5: what a table of ids remembers, compiled or not."""
 
 import struct
+import sys
 import time
 from collections.abc import Iterator, Sequence
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.support.hash_keys import HASH_KEY
 from tests.unit.broker.compiled import only_compiled
 from tidelog.records.compiled import compiled
-from tidelog.records.id_table import IdTable, IdTableInPython, repeated, repeated_in_python
-from tidelog.records.ids import ENTRY, fingerprint
+from tidelog.records.id_table import (
+    NONE,
+    Found,
+    IdTable,
+    IdTableInPython,
+    dropped_of,
+    dropped_of_in_python,
+    int64s_in,
+    repeated,
+    repeated_in_python,
+)
+from tidelog.records.ids import (
+    DELTA_BYTES,
+    ENTRY,
+    entries_without,
+    entries_without_in_python,
+    fingerprint,
+)
 
 LONG_AGO = -(2**62)
 ALL = 2**62
@@ -21,6 +38,29 @@ ALL = 2**62
 
 def entries(*ids: int) -> bytes:
     return b"".join(ENTRY.pack(fingerprint(b"%d" % one), at) for at, one in enumerate(ids))
+
+
+def found(
+    table: IdTable, asked: bytes, oldest_ms: int, log_start_offset: int
+) -> tuple[list[int], list[int], list[tuple[int, int]]] | None:
+    """Places and offsets of what is found, and number and offset of what of it is pending."""
+    answer = table.find(asked, oldest_ms, log_start_offset)
+    if answer is None:
+        return None
+    offsets = int64s_in(answer[0])
+    assert len(offsets) == len(asked) // ENTRY.size
+    undecided = [] if answer[1] is None else list(zip(int64s_in(answer[1]), offsets, strict=True))
+    places = [place for place, offset in enumerate(offsets) if offset != NONE]
+    return (
+        places,
+        [offsets[place] for place in places],
+        [(number, offset) for number, offset in undecided if number != NONE],
+    )
+
+
+def found_count(table: IdTable, asked: bytes) -> int:
+    places, _, _ = found(table, asked, LONG_AGO, 0) or ([], [], [])
+    return len(places)
 
 
 @pytest.fixture(params=["python", pytest.param("compiled", marks=only_compiled)])
@@ -34,23 +74,23 @@ def table(request: pytest.FixtureRequest) -> Iterator[IdTable]:
 
 def test_what_was_added_is_found_with_its_offset(table: IdTable) -> None:
     table.add(entries(1, 2), 100, 5, False)
-    assert table.find(entries(2, 3), LONG_AGO, 0) == ([0], [101], [])
-    assert table.find(entries(3), LONG_AGO, 0) is None
+    assert found(table, entries(2, 3), LONG_AGO, 0) == ([0], [101], [])
+    assert found(table, entries(3), LONG_AGO, 0) is None
 
 
 def test_what_is_too_old_or_below_the_start_is_not_found(table: IdTable) -> None:
     table.add(entries(1), 100, 5, False)
-    assert table.find(entries(1), 4, 100) is not None
-    assert table.find(entries(1), 5, 100) is None
-    assert table.find(entries(1), 4, 101) is None
+    assert found(table, entries(1), 4, 100) is not None
+    assert found(table, entries(1), 5, 100) is None
+    assert found(table, entries(1), 4, 101) is None
 
 
 def test_newest_copy_is_found_and_a_pending_one_only_if_it_is_alone(table: IdTable) -> None:
     table.add(entries(1), 0, 1, False)
     table.add(entries(1), 1, 2, False)
     table.add(entries(1), 2, 3, True)
-    assert table.find(entries(1), LONG_AGO, 0) == ([0], [1], [])
-    assert table.find(entries(1), 2, 0) == ([0], [2], [(2, 2)])
+    assert found(table, entries(1), LONG_AGO, 0) == ([0], [1], [])
+    assert found(table, entries(1), 2, 0) == ([0], [2], [(2, 2)])
 
 
 def test_what_an_aborted_copy_hid_is_found_again(table: IdTable) -> None:
@@ -59,33 +99,33 @@ def test_what_an_aborted_copy_hid_is_found_again(table: IdTable) -> None:
     for offset in (1, 2, 3):
         table.add(entries(1), offset, 2, True)
     table.settle(2, 1, False)
-    assert table.find(entries(1), 1, 0) == ([0], [3], [(3, 3)])
+    assert found(table, entries(1), 1, 0) == ([0], [3], [(3, 3)])
     table.settle(3, 1, False)
-    assert table.find(entries(1), 1, 0) == ([0], [1], [(1, 1)])
+    assert found(table, entries(1), 1, 0) == ([0], [1], [(1, 1)])
     table.settle(1, 1, False)
-    assert table.find(entries(1), 1, 0) is None
-    assert table.find(entries(1), 0, 0) == ([0], [0], [])
+    assert found(table, entries(1), 1, 0) is None
+    assert found(table, entries(1), 0, 0) == ([0], [0], [])
 
 
 def test_committed_copy_hides_those_before_it_and_no_other(table: IdTable) -> None:
     for offset in range(4):
         table.add(entries(1), offset, offset, True)
     table.settle(1, 1, True)
-    assert table.find(entries(1), LONG_AGO, 0) == ([0], [1], [])
-    assert table.find(entries(1), 1, 0) == ([0], [3], [(3, 3)])
+    assert found(table, entries(1), LONG_AGO, 0) == ([0], [1], [])
+    assert found(table, entries(1), 1, 0) == ([0], [3], [(3, 3)])
     table.settle(0, 1, True)
     table.settle(3, 1, False)
-    assert table.find(entries(1), LONG_AGO, 0) == ([0], [1], [])
-    assert table.find(entries(1), 1, 0) == ([0], [2], [(2, 2)])
+    assert found(table, entries(1), LONG_AGO, 0) == ([0], [1], [])
+    assert found(table, entries(1), 1, 0) == ([0], [2], [(2, 2)])
     table.settle(2, 1, False)
-    assert table.find(entries(1), 1, 0) is None
+    assert found(table, entries(1), 1, 0) is None
 
 
 def test_forgotten_copy_is_not_found_when_the_newer_one_is_aborted(table: IdTable) -> None:
     table.add(entries(1, 1), 0, 1, True)
     assert table.forget(LONG_AGO, 1, ALL) == 1
     table.settle(1, 1, False)
-    assert table.find(entries(1), LONG_AGO, 0) is None
+    assert found(table, entries(1), LONG_AGO, 0) is None
 
 
 def test_copy_that_is_decided_at_once_hides_the_open_ones_before_it(table: IdTable) -> None:
@@ -93,9 +133,9 @@ def test_copy_that_is_decided_at_once_hides_the_open_ones_before_it(table: IdTab
     table.add(entries(1), 2, 2, False)
     for is_committed in (True, False):
         table.settle(0 if is_committed else 1, 1, is_committed)
-        assert table.find(entries(1), LONG_AGO, 0) == ([0], [2], [])
+        assert found(table, entries(1), LONG_AGO, 0) == ([0], [2], [])
     assert table.forget(2, 100, ALL) == 3
-    assert table.find(entries(1), LONG_AGO, 0) is None
+    assert found(table, entries(1), LONG_AGO, 0) is None
 
 
 def test_aborted_entry_is_gone_and_a_committed_one_counts(table: IdTable) -> None:
@@ -103,17 +143,17 @@ def test_aborted_entry_is_gone_and_a_committed_one_counts(table: IdTable) -> Non
     committed = table.add(entries(3), 2, 1, True)
     table.settle(aborted, 2, False)
     table.settle(committed, 1, True)
-    assert table.find(entries(1, 2), LONG_AGO, 0) is None
-    assert table.find(entries(3), LONG_AGO, 0) == ([0], [2], [])
+    assert found(table, entries(1, 2), LONG_AGO, 0) is None
+    assert found(table, entries(3), LONG_AGO, 0) == ([0], [2], [])
 
 
 def test_oldest_are_forgotten_first(table: IdTable) -> None:
     table.add(entries(1, 2), 0, 1, False)
     table.add(entries(3, 4), 2, 2, False)
     assert table.forget(1, 100, ALL) == 2
-    assert table.find(entries(1, 2), LONG_AGO, 0) is None
+    assert found(table, entries(1, 2), LONG_AGO, 0) is None
     assert table.forget(LONG_AGO, 1, ALL) == 1
-    assert table.find(entries(3, 4), LONG_AGO, 0) == ([1], [3], [])
+    assert found(table, entries(3, 4), LONG_AGO, 0) == ([1], [3], [])
     assert (len(table), table.first_number, table.end_number) == (1, 3, 4)
 
 
@@ -126,15 +166,80 @@ def test_settling_what_was_forgotten_changes_nothing(table: IdTable) -> None:
     first = table.add(entries(1, 2), 0, 1, True)
     table.forget(LONG_AGO, 1, ALL)
     table.settle(first, 2, False)
-    assert table.find(entries(1, 2), LONG_AGO, 0) is None
+    assert found(table, entries(1, 2), LONG_AGO, 0) is None
 
 
 @pytest.mark.parametrize("find", [repeated, repeated_in_python])
-def test_repetition_within_a_batch_names_the_first(find: object) -> None:
+def test_repetition_within_a_batch_is_marked(find: object) -> None:
     assert callable(find)
     assert find(entries(1, 2, 3), HASH_KEY) is None
-    assert find(entries(1, 2, 1, 1, 2), HASH_KEY) == [(2, 0), (3, 0), (4, 1)]
+    assert find(entries(1, 2, 1, 1, 2), HASH_KEY) == b"\0\0\1\1\1"
     assert find(b"", HASH_KEY) is None
+
+
+ids_of_a_batch = st.lists(st.integers(0, 20), max_size=40)
+
+
+@only_compiled
+@given(ids_of_a_batch, ids_of_a_batch)
+def test_what_is_dropped_is_the_same_in_python(known: list[int], asked: list[int]) -> None:
+    assert compiled is not None
+    table = compiled.IdTable(HASH_KEY)
+    table.add(entries(*known), 7, 0, False)
+    compare_dropped(table, entries(*asked))
+
+
+@only_compiled
+@pytest.mark.parametrize("ids", [range(20_000), [5] * 20_000, [*range(10_000)] * 2])
+@pytest.mark.parametrize("known", [[], [5], range(15_000), range(10_000, 30_000)])
+@pytest.mark.parametrize("is_pending", [False, True])
+def test_what_is_found_of_very_many_is_the_same_in_python(
+    ids: Sequence[int], known: Sequence[int], is_pending: bool
+) -> None:
+    """Compiled code goes through them without the interpreter's lock."""
+    assert compiled is not None
+    tables = [IdTableInPython(HASH_KEY), compiled.IdTable(HASH_KEY)]
+    asked = entries(*ids)
+    for is_settled in (False, True):
+        for table in tables:
+            if is_settled:
+                table.settle(0, len(known), True)
+            else:
+                table.add(entries(*known), 7, 0, is_pending)
+        assert tables[0].find(asked, LONG_AGO, 0) == tables[1].find(asked, LONG_AGO, 0)
+    compare_dropped(tables[1], asked)
+    assert [table.forget(0, 1, ALL) for table in tables] == [len(known)] * 2
+
+
+def compare_dropped(table: IdTable, asked: bytes) -> None:
+    known = table.find(asked, LONG_AGO, 0)
+    marks = repeated(asked, HASH_KEY)
+    assert marks == repeated_in_python(asked, HASH_KEY)
+    if known is None and marks is None:
+        return
+    found = None if known is None else Found(*known)
+    dropped = dropped_of(asked, found, marks)
+    assert dropped == dropped_of_in_python(asked, None if found is None else found.offsets, marks)
+    kept = entries_without(asked, dropped.deltas)
+    assert kept == entries_without_in_python(asked, dropped.deltas)
+    assert len(kept) // ENTRY.size == len(asked) // ENTRY.size - len(dropped.deltas) // DELTA_BYTES
+
+
+@only_compiled
+@pytest.mark.parametrize("ids", [range(20_000), [5] * 20_000])
+def test_what_is_found_is_few_objects_however_many_ids_there_are(ids: Sequence[int]) -> None:
+    """A million of them held up a broker for half a second, only to be made."""
+    assert compiled is not None
+    table = compiled.IdTable(HASH_KEY)
+    asked = entries(*ids)
+    table.add(asked, 0, 0, True)
+    before = sys.getallocatedblocks()
+    known = table.find(asked, LONG_AGO, 0)
+    marks = repeated(asked, HASH_KEY)
+    dropped = dropped_of(asked, Found(*known), marks)
+    kept = entries_without(asked, dropped.deltas)
+    assert sys.getallocatedblocks() - before < 100
+    assert (len(known), len(kept)) == (2, 0)
 
 
 @only_compiled
@@ -165,11 +270,11 @@ def test_ids_that_were_made_for_it_do_not_fall_into_the_same_slots() -> None:
     for number in range(20_000):
         table.add(aimed[number * ENTRY.size : (number + 1) * ENTRY.size], number, 0, False)
     assert 1 < table.longest_search < 200
-    assert len(table.find(aimed, LONG_AGO, 0)[0]) == 20_000
+    assert found_count(table, aimed) == 20_000
     while len(table) > 1_000:
         table.forget(LONG_AGO, len(table) // 2, ALL)
     assert 1 < table.longest_search < 200
-    assert len(table.find(aimed, LONG_AGO, 0)[0]) == len(table)
+    assert found_count(table, aimed) == len(table)
 
 
 @only_compiled
@@ -351,9 +456,9 @@ class Twins(RuleBasedStateMachine):
     def find(self, age_ms: int, start: int) -> None:
         asked = [*range(self.ids_max)]
         oldest_ms, start_offset = self.time_ms - age_ms, self.offset - start
-        found = self.model.find(asked, oldest_ms, start_offset)
+        expected = self.model.find(asked, oldest_ms, start_offset)
         for table in self.tables:
-            assert table.find(entries(*asked), oldest_ms, start_offset) == found
+            assert found(table, entries(*asked), oldest_ms, start_offset) == expected
 
     @invariant()
     def have_the_same_numbers(self) -> None:

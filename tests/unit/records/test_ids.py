@@ -102,8 +102,8 @@ def test_rewritten_batch_keeps_offsets_and_sequences(codec: Codec) -> None:
         is_control=False,
     )
     header = read_header(batch, 0)
-    kept = ids.without(uncompressed_payload(header, batch), 4, [1, 3])
-    smaller = ids.rewritten(header, kept, log_time_ms=0)
+    kept = ids.without(uncompressed_payload(header, batch), 4, ids.pack_deltas([1, 3]))
+    smaller = ids.rewritten(header, kept, log_time_ms=0, level=None)
     now = read_header(smaller, 0)
     assert decode_records(smaller) == [records[0], records[2]]
     assert checksum_matches(smaller, 0, len(smaller))
@@ -116,15 +116,15 @@ def test_rewritten_batch_keeps_offsets_and_sequences(codec: Codec) -> None:
 def test_batch_without_records_still_states_its_sequences(codec: Codec) -> None:
     batch = encode_plain_batch([record(0), record(1)], codec)
     header = read_header(batch, 0)
-    kept = ids.without(uncompressed_payload(header, batch), 2, [0, 1])
+    kept = ids.without(uncompressed_payload(header, batch), 2, ids.pack_deltas([0, 1]))
     sequenced = header._replace(base_sequence=5)
-    empty = ids.rewritten(sequenced, kept, log_time_ms=900)
+    empty = ids.rewritten(sequenced, kept, log_time_ms=900, level=None)
     now = read_header(empty, 0)
     assert (len(empty), now.record_count, now.codec) == (HEADER_SIZE_BYTES, 0, Codec.NONE)
     assert (now.base_sequence, now.last_sequence) == (5, 6)
     assert (header.max_timestamp_ms, now.max_timestamp_ms) == (1_000, 900)
     assert decode_records(empty) == []
-    older = read_header(ids.rewritten(sequenced, kept, log_time_ms=5_000), 0)
+    older = read_header(ids.rewritten(sequenced, kept, log_time_ms=5_000, level=None), 0)
     assert older.max_timestamp_ms == 1_000
 
 
@@ -167,7 +167,7 @@ def test_compiled_reader_reads_the_same(
 ) -> None:
     assert compiled is not None
     payload = payload_of(records)
-    dropped = sorted(data.draw(st.sets(st.integers(0, len(records) - 1))))
+    dropped = ids.pack_deltas(sorted(data.draw(st.sets(st.integers(0, len(records) - 1)))))
     count = len(records)
     assert compiled.read_ids(payload, count, name, True) == ids.read_ids_in_python(
         payload, count, name, True

@@ -67,7 +67,13 @@ def retained(
     if horizon_ms is not None:
         return retain_until(header, kept, record_count=len(records), delete_horizon_ms=horizon_ms)
     largest_ms = max(record.timestamp_delta for record in records)
-    return retain(header, kept, record_count=len(records), largest_timestamp_delta_ms=largest_ms)
+    return retain(
+        header,
+        kept,
+        record_count=len(records),
+        largest_timestamp_delta_ms=largest_ms,
+        level=None,
+    )
 
 
 @given(batches())
@@ -114,6 +120,23 @@ def test_what_is_retained_is_what_it_was(
         record_count=len(expected),
     )
     assert (after.codec, after.is_transactional) == (before.codec, before.is_transactional)
+
+
+def test_record_from_before_all_time_can_be_read_when_its_batch_has_a_horizon() -> None:
+    batch = encode_batch(
+        [Record(0, -1, b"a", None, ())],
+        leader_epoch=0,
+        codec=Codec.NONE,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        is_transactional=False,
+        is_control=False,
+    )
+    header = read_header(batch, 0)._replace(base_timestamp_ms=-(2**63))
+    kept = retained(header, *located(batch), horizon_ms=NOW_MS)
+    (record,) = decode_records(kept)
+    assert (record.key, record.timestamp_ms) == (b"a", NOW_MS - 2**63)
 
 
 def test_horizon_that_is_there_stays() -> None:

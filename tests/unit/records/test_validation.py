@@ -1,8 +1,11 @@
 """S8, D2: which batches a producer may send, with Kafka's own error codes."""
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.batches import (
     NOW_MS,
@@ -17,12 +20,16 @@ from tests.support.batches import (
     with_payload,
 )
 from tests.support.golden import kafka_produce_codes
+from tests.unit.broker.compiled import only_compiled
 from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ports import BytesLike
+from tidelog.records import validation
 from tidelog.records.batch import Codec, TimestampType, checksum_matches
+from tidelog.records.compiled import compiled
 from tidelog.records.record import Record, decode_records, encode_plain_batch
 from tidelog.records.validation import (
     ANY_AGE_MS,
+    RECORD_ERRORS_MAX,
     BatchLimits,
     RecordsRefused,
     needs_rewrite,
@@ -226,6 +233,66 @@ def test_ages_do_not_matter_with_log_append_time() -> None:
     )
     batch = plain_batch(timestamp_ms=5)
     assert rewrite(batch, limits, now_ms=NOW_MS) is batch
+
+
+def test_answer_names_so_many_records_and_no_more() -> None:
+    """A megabyte that is refused would have to be answered with 54."""
+    records = [Record(at, NOW_MS, None, None, ()) for at in range(RECORD_ERRORS_MAX + 1)]
+    refusal = _rewrite_refusal(
+        encode_plain_batch(records, Codec.NONE), replace(LIMITS, compacted=True)
+    )
+    assert isinstance(refusal, RecordsRefused)
+    assert [index for index, _ in refusal.record_errors] == [*range(RECORD_ERRORS_MAX)]
+
+
+@only_compiled
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([None, b"", b"key"]),
+            st.sampled_from([-1, NOW_MS - 11, NOW_MS - 10, NOW_MS, NOW_MS + 10, NOW_MS + 11]),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    st.booleans(),
+    st.sampled_from(TimestampType),
+    st.integers(0, 3),
+)
+def test_compiled_survey_lets_the_same_through(
+    sent: list[tuple[bytes | None, int]],
+    is_compacted: bool,
+    timestamp_type: TimestampType,
+    gap_at: int,
+) -> None:
+    records = [
+        Record(at + (at >= gap_at > 0), at_ms, key, b"value", ())
+        for at, (key, at_ms) in enumerate(sent)
+    ]
+    limits = replace(
+        LIMITS,
+        compacted=is_compacted,
+        timestamp_type=timestamp_type,
+        timestamp_before_max_ms=10,
+        timestamp_after_max_ms=10,
+    )
+    batch = encode_plain_batch(records, Codec.ZSTD)
+    answers: list[tuple[ErrorCode, str] | None] = []
+    for used in (compiled, None):
+        with patch.object(validation, "compiled", used):
+            try:
+                rewrite(batch, limits, now_ms=NOW_MS)
+                answers.append(None)
+            except RequestRefused as refusal:
+                answers.append((refusal.code, str(refusal)))
+    assert answers[0] == answers[1]
+
+
+@only_compiled
+def test_records_of_which_nothing_is_wrong_are_not_decoded() -> None:
+    batch = encode_plain_batch([Record(0, NOW_MS, b"key", None, ())], Codec.LZ4)
+    with patch.object(validation, "iter_payload", side_effect=AssertionError):
+        assert rewrite(batch, replace(LIMITS, compacted=True), now_ms=NOW_MS) is batch
 
 
 def test_offsets_with_a_gap_are_refused() -> None:

@@ -1,6 +1,7 @@
 """D5: ids come from the files beside segments only as far as the log bears them out (F1, F2)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from unittest.mock import patch
 
@@ -16,6 +17,7 @@ from tidelog.records.digest import BatchDigest, BatchKind
 from tidelog.records.ids import ENTRY, IdSource, fingerprint
 from tidelog.records.record import Record, encode_batch
 from tidelog.storage import digests as storage_digests
+from tidelog.storage import ids_file
 from tidelog.storage.digests import (
     DigestReader,
     IdSearch,
@@ -23,8 +25,8 @@ from tidelog.storage.digests import (
     first_needed,
     write_ids_file,
 )
-from tidelog.storage.ids_file import read_digests, write_digests
-from tidelog.storage.log import Log
+from tidelog.storage.ids_file import IdsFile, open_ids_file, write_digests
+from tidelog.storage.log import Log, LogRead
 from tidelog.storage.memory_disk import MemoryDisk
 from tidelog.storage.replacement import CleanedSegment
 
@@ -130,8 +132,28 @@ def in_order(parts: list[tuple[int, int, int, int, int, BatchKind, bytes]]) -> l
 def disk_with(digests: list[BatchDigest], source: IdSource = BY_KEY) -> MemoryDisk:
     disk = MemoryDisk(total_bytes=2**30, now_ms=NOW_MS)
     disk.make_folder(FILE.parent)
-    write_digests(disk, FILE, source, digests)
+    write(disk, digests, source)
     return disk
+
+
+def digests_in(disk: MemoryDisk, source: IdSource = BY_KEY) -> list[BatchDigest]:
+    """What is read, whichever pieces it is read in; and what it says is the last of it."""
+    file = open_ids_file(disk, FILE, source)
+    if file is None:
+        return []
+    everything = Offset(0), Offset(2**62)
+    found = [*file.digests(*everything)]
+    with patch.object(ids_file, "_READ_BYTES", 100):
+        assert [*file.digests(*everything)] == found
+    last = file.last(*everything)
+    assert last == (found[-1]._replace(entries=b"") if found else None)
+    return found
+
+
+def write(disk: MemoryDisk, digests: Iterable[BatchDigest], source: IdSource = BY_KEY) -> None:
+    temporary = write_digests(disk, FILE, source, digests)
+    assert temporary is not None
+    disk.rename(temporary, FILE)
 
 
 @given(DIGESTS)
@@ -139,7 +161,7 @@ def test_what_was_written_is_read(
     parts: list[tuple[int, int, int, int, int, BatchKind, bytes]],
 ) -> None:
     digests = in_order(parts)
-    assert [*read_digests(disk_with(digests), FILE, BY_KEY)] == digests
+    assert digests_in(disk_with(digests)) == digests
 
 
 @given(DIGESTS, st.data())
@@ -155,21 +177,21 @@ def test_torn_or_damaged_file_is_read_up_to_there(
     else:
         whole[at] ^= 1 << data.draw(st.integers(0, 7))
     disk.replace_file(FILE, bytes(whole))
-    found = [*read_digests(disk, FILE, BY_KEY)]
+    found = digests_in(disk)
     assert found == digests[: len(found)]
 
 
 def test_file_of_another_header_is_not_read() -> None:
     digests = in_order([(0, 0, 0, 0, -1, BatchKind.PLAIN, b"")])
     disk = disk_with(digests, IdSource(b"guid"))
-    assert [*read_digests(disk, FILE, IdSource(b"guid"))] == digests
-    assert [*read_digests(disk, FILE, IdSource(b"other"))] == []
-    assert [*read_digests(disk, FILE, BY_KEY)] == []
+    assert digests_in(disk, IdSource(b"guid")) == digests
+    assert digests_in(disk, IdSource(b"other")) == []
+    assert digests_in(disk) == []
 
 
 def test_no_file_is_no_error() -> None:
     disk = MemoryDisk(total_bytes=2**30, now_ms=NOW_MS)
-    assert [*read_digests(disk, FILE, BY_KEY)] == []
+    assert digests_in(disk) == []
 
 
 # -- a log -----------------------------------------------------------------------------------------
@@ -200,7 +222,7 @@ def test_reading_from_the_middle_writes_no_half_file(folder: LogFolder) -> None:
 def test_file_of_a_closed_segment_is_what_reading_gives(folder: LogFolder) -> None:
     log = grown(folder, 6)
     write_ids_file(log, log.segments[0], BY_KEY)
-    assert believed(log, log.segments[0], BY_KEY) == read_all(log)[:2]
+    assert [*believed(log, log.segments[0], BY_KEY)] == read_all(log)[:2]
     before = folder.files()
     write_ids_file(log, log.segments[0], BY_KEY)
     assert folder.files() == before
@@ -230,7 +252,7 @@ def test_file_that_goes_beyond_the_log_is_believed_as_far_as_that_goes(folder: L
     folder.write(log.segments[0].path(".ids").name, before)
     append(log, "other", epoch=1)
     log.roll(producers=(), now_ms=NOW_MS)
-    assert believed(log, log.segments[0], BY_KEY) == []
+    assert [*believed(log, log.segments[0], BY_KEY)] == []
     write_ids_file(log, log.segments[0], BY_KEY)
     assert [one.leader_epoch for one in believed(log, log.segments[0], BY_KEY)] == [0, 1]
 
@@ -304,15 +326,165 @@ def test_files_go_with_their_segments(folder: LogFolder) -> None:
 def test_compacted_segment_is_read_anew(folder: LogFolder) -> None:
     log = grown(folder, 6)
     before = read_all(log)
+    compact_first(log, kept=0)
+    assert read_all(log) == [before[0], *before[2:]]
+
+
+def compact_first(log: Log, *, kept: int) -> None:
+    """One of its two batches stays."""
     cleaned = CleanedSegment(log.disk, log.segments[:1], index_interval_bytes=4096)
     cleaned.create()
-    kept = next(iter(log.headers_from(Offset(0))))
-    batch = log.read(Offset(0), end_offset=Offset(1), max_bytes=2**20, at_least_one=True).data
-    cleaned.append(batch, kept)
+    header = next(iter(log.headers_from(Offset(kept))))
+    end_offset = Offset(kept + 1)
+    read = log.read(Offset(kept), end_offset=end_offset, max_bytes=2**20, at_least_one=True)
+    cleaned.append(read.data, header)
     cleaned.decide()
     log.begin_replacing()
     assert log.replace(cleaned, truncation_count=log.truncation_count) is not None
-    assert read_all(log) == [before[0], *before[2:]]
+
+
+# -- what others do to the log while it is read ----------------------------------------------------
+
+
+def after_one_read(work: Callable[[], None]) -> AbstractContextManager[object]:
+    """Another thread does `work` when the next slice was read and nothing is made of it yet."""
+    read_stored, waiting = Log.read_stored, [work]
+
+    def read_and_work(self: Log, offset: Offset, *, end_offset: Offset, max_bytes: int) -> LogRead:
+        read = read_stored(self, offset, end_offset=end_offset, max_bytes=max_bytes)
+        while waiting:
+            waiting.pop()()
+        return read
+
+    return patch.object(Log, "read_stored", read_and_work)
+
+
+def detach_first(log: Log) -> None:
+    detached = log.segments[:1]
+    log.detach(detached)
+    log.remove_detached(detached)
+
+
+READS: list[Callable[[Log], object]] = [
+    read_all,
+    lambda log: offsets_of(log, BY_KEY, fingerprint(b"key-0")),
+    lambda log: write_ids_file(log, log.segments[0], BY_KEY),
+]
+
+
+@pytest.mark.parametrize("read", READS)
+def test_no_file_is_made_of_a_segment_that_is_compacted_meanwhile(
+    folder: LogFolder, read: Callable[[Log], object]
+) -> None:
+    log = grown(folder, 6)
+    with after_one_read(lambda: compact_first(log, kept=1)):
+        read(log)
+    assert not any(name.endswith(".tmp") for name in folder.files())
+    assert read_all(log) == read_without_files(log)
+    assert offsets_of(log, BY_KEY, fingerprint(b"key-0")) == []
+
+
+@pytest.mark.parametrize("read", READS)
+def test_segment_may_expire_while_it_is_read(
+    folder: LogFolder, read: Callable[[Log], object]
+) -> None:
+    log = grown(folder, 6)
+    with after_one_read(lambda: detach_first(log)):
+        read(log)
+    assert "00000000000000000000.ids" not in folder.files()
+    assert offsets(read_all(log)) == [2, 3, 4, 5]
+
+
+def test_file_is_not_believed_of_a_segment_that_is_compacted_meanwhile(folder: LogFolder) -> None:
+    log = grown(folder, 6)
+    read_all(log)
+    last = IdsFile.last
+
+    def read_and_compact(self: IdsFile, *within: Offset) -> BatchDigest | None:
+        found = last(self, *within)
+        compact_first(log, kept=1)
+        return found
+
+    with patch.object(IdsFile, "last", read_and_compact):
+        assert [*believed(log, log.segments[0], BY_KEY)] == []
+
+
+def test_file_is_read_on_as_it_was_when_its_segment_is_compacted_meanwhile(
+    folder: LogFolder,
+) -> None:
+    log = grown(folder, 6)
+    before = read_all(log)
+    reader = DigestReader(log, BY_KEY, Offset(0))
+    with patch.object(storage_digests, "SLICE_BYTES", 1):
+        found = reader.read(log.log_end_offset)
+        compact_first(log, kept=1)
+        while reader.offset < log.log_end_offset:
+            found += reader.read(log.log_end_offset)
+    assert found == before
+
+
+def test_segment_may_expire_while_its_file_is_read(folder: LogFolder) -> None:
+    log = grown(folder, 6)
+    before = read_all(log)
+    reader = DigestReader(log, BY_KEY, Offset(0))
+    with patch.object(storage_digests, "SLICE_BYTES", 1):
+        found = reader.read(log.log_end_offset)
+        detach_first(log)
+        while reader.offset < log.log_end_offset:
+            found += reader.read(log.log_end_offset)
+    assert found == [before[0], *before[2:]]
+
+
+def test_more_than_memory_should_hold_is_not_gathered(folder: LogFolder) -> None:
+    log = grown(folder, 6)
+    with (
+        patch.object(storage_digests, "SLICE_BYTES", 1),
+        patch.object(storage_digests, "GATHERED_BYTES_MAX", 1),
+    ):
+        assert offsets(read_all(log)) == [*range(6)]
+        assert files(folder) == []
+        write_ids_file(log, log.segments[0], BY_KEY)
+    assert files(folder) == ["00000000000000000000.ids"]
+    assert read_all(log) == read_without_files(log)
+
+
+def test_no_file_is_made_of_what_was_read_before_and_after_a_cut(folder: LogFolder) -> None:
+    """It would lack ids: what took the place of the batch that was read and cut off."""
+    log = folder.open_log()
+    log.reconfigure(log_config(segment_bytes=2**20))
+    for number in range(4):
+        append(log, f"key-{number}")
+    log.roll(producers=(), now_ms=NOW_MS)
+    append(log, "key-4")
+    reader = DigestReader(log, BY_KEY, Offset(0))
+    with patch.object(storage_digests, "SLICE_BYTES", TWO_BATCHES):
+        assert offsets(reader.read(log.log_end_offset)) == [0, 1]
+    log.truncate_to(Offset(1))
+    for number in range(3):
+        append(log, f"other-{number}", epoch=1)
+    log.roll(producers=(), now_ms=NOW_MS)
+    reader.read(log.log_end_offset)
+    assert read_all(log) == read_without_files(log)
+
+
+def test_what_was_gathered_goes_when_its_segment_is_compacted_meanwhile(folder: LogFolder) -> None:
+    """A leader keeps its reader for as long as it leads."""
+    log = grown(folder, 6)
+    reader = DigestReader(log, BY_KEY, Offset(0))
+    with patch.object(storage_digests, "SLICE_BYTES", 1):
+        reader.read(log.log_end_offset)
+        assert reader._gathered is not None
+        compact_first(log, kept=1)
+        reader.read(log.log_end_offset)
+        assert reader._gathered is None
+
+
+def test_search_ends_when_the_log_is_cut(folder: LogFolder) -> None:
+    log = grown(folder, 6)
+    search = IdSearch(log, BY_KEY, fingerprint(b"key-5"))
+    assert search.go_on()
+    log.truncate_to(Offset(1))
+    assert not search.go_on()
 
 
 def test_orphaned_file_is_removed_when_the_log_is_opened(folder: LogFolder) -> None:
@@ -424,9 +596,9 @@ def test_two_threads_may_write_the_same_file_at_once() -> None:
     digests = [BatchDigest(Offset(0), Offset(0), 0, 7, NOW_MS, -1, BatchKind.PLAIN, b"")]
 
     def while_another_writes() -> Iterator[BatchDigest]:
-        write_digests(disk, FILE, BY_KEY, digests)
+        write(disk, digests)
         yield from digests
 
-    write_digests(disk, FILE, BY_KEY, while_another_writes())
-    assert [*read_digests(disk, FILE, BY_KEY)] == digests
+    write(disk, while_another_writes())
+    assert digests_in(disk) == digests
     assert [*disk.list_folder(FILE.parent)] == [FILE.name]

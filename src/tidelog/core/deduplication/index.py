@@ -43,8 +43,8 @@ from tidelog.base.errors import ErrorCode, RequestRefused
 from tidelog.base.ids import NO_PRODUCER_ID, Offset
 from tidelog.config.topic import remembered_ms
 from tidelog.records.digest import BatchDigest, BatchKind
-from tidelog.records.id_table import Found, new_table, repeated
-from tidelog.records.ids import ENTRY
+from tidelog.records.id_table import NONE, Found, dropped_of, int64s_in, new_table, repeated
+from tidelog.records.ids import DELTA_BYTES, ENTRY
 
 FOREVER = 2**62
 
@@ -52,20 +52,35 @@ FORGOTTEN_AT_ONCE = 4_096
 """So many entries, and as many as a batch adds, are let go with it. When the log's time leaps, all
 that there is may have passed: it does not count any more, and goes batch by batch."""
 
-NOTHING = Found([], [], [])
-
 
 class Duplicates(NamedTuple):
     """The records of a batch that are to be dropped, by ascending offset delta."""
 
-    deltas: tuple[int, ...]
-    offsets: tuple[Offset | None, ...]
-    """Of their first copies; None: it is in the same batch, and kept."""
+    deltas: bytes
+    """Packed, as in `records/ids.py`."""
+    offsets: bytes
+    """Of their first copies, an int64 each; NONE: it is in the same batch, and kept."""
+    smallest_offset: int
+    largest_offset: int
+
+    @property
+    def record_count(self) -> int:
+        return len(self.deltas) // DELTA_BYTES
+
+    @property
+    def first_copy_offset(self) -> Offset | None:
+        """Of the first of them; None: it is in the same batch."""
+        offset = int64s_in(self.offsets)[0]
+        return None if offset == NONE else Offset(offset)
 
     @property
     def end_offset(self) -> Offset:
         """What has to be committed before the drop may be acknowledged."""
-        return Offset(max(filter(None, self.offsets), default=0) + 1)
+        return Offset(max(self.largest_offset, 0) + 1)
+
+    def are_all_below(self, offset: Offset) -> bool:
+        """Whether all first copies are in the log, and before `offset`."""
+        return self.smallest_offset != NONE and self.largest_offset < offset
 
 
 class IdIndex:
@@ -76,6 +91,7 @@ class IdIndex:
         "_hash_key",
         "_ids_max",
         "_pending",
+        "_pending_counts",
         "_remembered_ms",
         "_table",
         "_window_ms",
@@ -106,6 +122,7 @@ class IdIndex:
         # Of each producer with an open transaction, the entries it added: (first number, count),
         # ascending.
         self._pending: dict[int, list[tuple[int, int]]] = {}
+        self._pending_counts: dict[int, int] = {}
         self._forgotten_early = 0
         self.end_offset = start_offset
         self.log_time_ms = log_time_ms
@@ -133,7 +150,8 @@ class IdIndex:
         """Which records of a batch with these ids are duplicates; None if none is.
 
         `producer_id` is that of a transactional batch, else NO_PRODUCER_ID. Raises RequestRefused
-        if that is not decided yet (G3). Changes nothing.
+        if that is not decided yet (G3). Changes nothing that anybody could tell, but may put things
+        elsewhere in the table: nobody else may use the index meanwhile.
         """
         if not entries:
             return None  # G2
@@ -142,37 +160,49 @@ class IdIndex:
         within = repeated(entries, self._hash_key)
         if known is None and within is None:
             return None
-        found = NOTHING if known is None else Found(*known)
-        for number, offset in found.undecided:
-            self._refuse_undecided(number, offset, producer_id)
-        if within is None:
-            return Duplicates(_deltas(entries, found.places), tuple(found.offsets))
-        first_offsets: dict[int, Offset | None] = dict(
-            zip(found.places, found.offsets, strict=True)
-        )
-        for place, first in within:
-            first_offsets.setdefault(place, first_offsets.get(first))
-        places = sorted(first_offsets)
-        return Duplicates(_deltas(entries, places), tuple(first_offsets[place] for place in places))
+        found = None if known is None else Found(*known)
+        if found is not None and found.undecided is not None:
+            self._refuse_undecided(found.offsets, found.undecided, producer_id)
+        return Duplicates(*dropped_of(entries, found, within))
 
-    def _refuse_undecided(self, number: int, offset: int, producer_id: int) -> None:
+    def _refuse_undecided(self, offsets: bytes, undecided: bytes, producer_id: int) -> None:
+        first = end = 0
+        for place, number in enumerate(int64s_in(undecided)):
+            if number == NONE or first <= number < end:
+                continue
+            first, end = self._pending_of(producer_id, number)
+            if number >= end or producer_id == NO_PRODUCER_ID:
+                raise self._undecided(number, int64s_in(offsets)[place])  # G3
+
+    def _undecided(self, number: int, offset: int) -> RequestRefused:
         holder = self._holder(number)
-        if holder == producer_id and producer_id != NO_PRODUCER_ID:
-            return
-        raise RequestRefused(
+        return RequestRefused(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"a record's id is in an open transaction of producer {holder}, at offset "
             f"{offset}: whether it is a duplicate is known when that ends",
-        )  # G3
+        )
+
+    def _pending_of(self, producer_id: int, number: int) -> tuple[int, int]:
+        """First and end of the last entries that it added up to `number`, or of none."""
+        ranges = self._pending.get(producer_id, ())
+        after = bisect_right(ranges, number, key=lambda added: added[0])
+        if not after:
+            return 0, 0
+        first, count = ranges[after - 1]
+        return first, first + count
 
     def _holder(self, number: int) -> int:
-        for producer_id, ranges in self._pending.items():
-            after = bisect_right(ranges, number, key=lambda added: added[0])
-            if after:
-                first, count = ranges[after - 1]
-                if number < first + count:
-                    return producer_id
+        for producer_id in self._pending:
+            if number < self._pending_of(producer_id, number)[1]:
+                return producer_id
         raise AssertionError(f"nobody's entry {number} is pending")  # I2
+
+    def entries_touched_by(self, digest: BatchDigest) -> int:
+        """How much there is to do for `on_batch`."""
+        if digest.kind in (BatchKind.COMMIT, BatchKind.ABORT):
+            return self._pending_counts.get(digest.producer_id, 0)
+        count = len(digest.entries) // ENTRY.size
+        return count + self._table.moved_by(count)
 
     def on_batch(self, digest: BatchDigest) -> None:
         """The log has this batch next, whoever wrote it."""
@@ -196,8 +226,9 @@ class IdIndex:
         is_pending = digest.kind is BatchKind.TRANSACTIONAL
         first = self._table.add(digest.entries, digest.base_offset, self.log_time_ms, is_pending)
         if is_pending:
-            added = (first, len(digest.entries) // ENTRY.size)
-            self._pending.setdefault(digest.producer_id, []).append(added)
+            producer_id, count = digest.producer_id, len(digest.entries) // ENTRY.size
+            self._pending.setdefault(producer_id, []).append((first, count))
+            self._pending_counts[producer_id] = self._pending_counts.get(producer_id, 0) + count
 
     @property
     def _forgotten_ms(self) -> int:
@@ -208,15 +239,11 @@ class IdIndex:
         at_most = FORGOTTEN_AT_ONCE + added_count
         self._table.forget(self._forgotten_ms, FOREVER, at_most)
         # So many were added at most, or more than that were just forgotten.
-        if len(self._table) > self._ids_max:
-            self._forgotten_early += self._table.forget(-FOREVER, self._ids_max, FOREVER)  # G5
+        beyond = len(self._table) - self._ids_max
+        if beyond > 0:
+            self._forgotten_early += self._table.forget(-FOREVER, self._ids_max, beyond)  # G5
 
     def _settle(self, producer_id: int, *, is_committed: bool) -> None:
+        self._pending_counts.pop(producer_id, None)
         for first, count in reversed(self._pending.pop(producer_id, ())):
             self._table.settle(first, count, is_committed)  # G4
-
-
-def _deltas(entries: bytes, places: list[int]) -> tuple[int, ...]:
-    """Of the entries at `places`."""
-    deltas = [delta for _, delta in ENTRY.iter_unpack(entries)]
-    return tuple(deltas if len(places) == len(deltas) else [deltas[place] for place in places])
