@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.support.broker_process import BrokerProcess
@@ -54,7 +54,10 @@ def test_every_record_comes_through_once_and_in_order(
 
 
 def test_damage_to_the_output_is_the_verdict(tmp_path: Path) -> None:
-    """One record is written once more than it was read, another is taken away behind its back."""
+    """One record is written once more than it was read, another is taken away behind its back.
+
+    The one that is written belongs to a transaction, so that the lab waits until all is done.
+    """
     data = tmp_path / "data"
     with subprocess.Popen(
         [
@@ -65,8 +68,9 @@ def test_damage_to_the_output_is_the_verdict(tmp_path: Path) -> None:
         env=environment(),
     ) as running:
         bootstrap = _bootstrap(data)
-        _write_again(bootstrap, partition=0, number=0)
-        _take_away(bootstrap, partition=1, end_offset=1)
+        vandal = _begin_to_write_again(bootstrap, partition=0, number=0)
+        _take_away(bootstrap, 1, offset=_first_committed(bootstrap, 1))
+        vandal.commit_transaction(RUN_TIMEOUT_S)
         stdout, _ = running.communicate(timeout=RUN_TIMEOUT_S)
     (outcome,) = objects(stdout)
     assert (running.returncode, outcome["good"], outcome["problems"]) == (1, False, [])
@@ -77,35 +81,57 @@ def test_damage_to_the_output_is_the_verdict(tmp_path: Path) -> None:
 
 
 def _bootstrap(data: Path) -> str:
-    """Of the lab's cluster, once something was written to its output."""
+    """Of the lab's cluster; it may still be on its way up."""
     folder = ClusterFolder(data)
     wait_until(folder.state_file.exists, within_s=RUN_TIMEOUT_S, what="the cluster is started")
-    wait_until(
-        lambda: any((data / name).exists() for name in ("transformer-1.log", "transformer-2.log")),
-        within_s=RUN_TIMEOUT_S,
-        what="the applications are started",
-    )
     return ",".join(broker.address for broker in read_state(folder.state_file))
 
 
-def _write_again(bootstrap: str, *, partition: int, number: int) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap})
+def _begin_to_write_again(bootstrap: str, *, partition: int, number: int) -> Producer:
+    """A record that is there, in a transaction that is open."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "vandal"})
+    producer.init_transactions(RUN_TIMEOUT_S)
+    wait_until(
+        lambda: OUTPUT in producer.list_topics(timeout=RUN_TIMEOUT_S).topics,
+        within_s=RUN_TIMEOUT_S,
+        what="there is an output",
+    )
+    producer.begin_transaction()
     producer.produce(OUTPUT, PREFIX + value_of(number), partition=partition)
     assert producer.flush(RUN_TIMEOUT_S) == 0
+    return producer
 
 
-def _take_away(bootstrap: str, *, partition: int, end_offset: int) -> None:
+def _first_committed(bootstrap: str, partition: int) -> int:
+    """Not always 0: a member's first transaction may be cut short by the arrival of another."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "nobody",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.assign([TopicPartition(OUTPUT, partition, 0)])
+    found: list[int] = []
+
+    def is_found() -> bool:
+        message = consumer.poll(1.0)
+        if message is not None and message.error() is None:
+            found.append(message.offset() or 0)
+        return bool(found)
+
+    try:
+        wait_until(is_found, within_s=RUN_TIMEOUT_S, what="something is committed")
+    finally:
+        consumer.close()
+    return found[0]
+
+
+def _take_away(bootstrap: str, partition: int, *, offset: int) -> None:
+    wanted = TopicPartition(OUTPUT, partition, offset + 1)
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    wanted = TopicPartition(OUTPUT, partition, end_offset)
-
-    def is_taken() -> bool:
-        try:
-            admin.delete_records([wanted])[wanted].result(ANSWER_WITHIN_S)
-        except KafkaException:  # Nothing was written there yet.
-            return False
-        return True
-
-    wait_until(is_taken, within_s=RUN_TIMEOUT_S, what="the record is gone")
+    admin.delete_records([wanted])[wanted].result(ANSWER_WITHIN_S)
 
 
 def test_who_stops_it_does_not_wait_for_brokers_that_are_dead(broker: BrokerProcess) -> None:
