@@ -9,9 +9,13 @@ Values are appended to the file OUTPUT. Ends when nothing has come for `--idle-s
 """
 
 import argparse
+import os
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Message
+
+LOCAL = "127.0.0.1:9092"
+REACHABLE_WITHIN_S = 10
 
 
 def process(message: Message, output: Path) -> None:
@@ -39,6 +43,8 @@ def main() -> None:
             "enable.auto.commit": False,
         }
     )
+    # Raises if nobody answers; a poll would find nothing, as at the end of the topic.
+    consumer.list_topics(arguments.topic, timeout=REACHABLE_WITHIN_S)
     consumer.subscribe([arguments.topic])
     while (message := consumer.poll(arguments.idle_s)) is not None:
         if (error := message.error()) is not None:
@@ -53,7 +59,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("topic")
     parser.add_argument("output", type=Path)
-    parser.add_argument("--bootstrap", default="127.0.0.1:9092")
+    parser.add_argument("--bootstrap", default=os.environ.get("TIDELOG_BOOTSTRAP", LOCAL))
     parser.add_argument("--group", default="at-least-once")
     parser.add_argument("--idle-s", type=float, default=10.0)
     return parser.parse_args()

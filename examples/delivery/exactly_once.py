@@ -11,8 +11,12 @@ application does while it processes, such as sending a mail, is not taken back.
 """
 
 import argparse
+import os
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+LOCAL = "127.0.0.1:9092"
+REACHABLE_WITHIN_S = 10
 
 
 def process(message: Message, producer: Producer, output: str) -> None:
@@ -48,6 +52,8 @@ def main() -> None:
             "isolation.level": "read_committed",
         }
     )
+    # Raises if nobody answers; what follows would wait for them.
+    consumer.list_topics(arguments.topic, timeout=REACHABLE_WITHIN_S)
     # Whoever has the same transactional id is the same application: the older one is fenced off,
     # and what it had not committed is aborted.
     producer = Producer(
@@ -72,7 +78,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("topic")
     parser.add_argument("output")
-    parser.add_argument("--bootstrap", default="127.0.0.1:9092")
+    parser.add_argument("--bootstrap", default=os.environ.get("TIDELOG_BOOTSTRAP", LOCAL))
     parser.add_argument("--group", default="exactly-once")
     parser.add_argument("--idle-s", type=float, default=10.0)
     return parser.parse_args()

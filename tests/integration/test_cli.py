@@ -82,6 +82,10 @@ def test_topic_that_exists_is_not_created_again(cluster: Cluster, topic: str) ->
     assert again[0]["created"] is False
 
 
+def test_name_that_no_topic_may_have_is_named(cluster: Cluster) -> None:
+    assert "'no/where' is no name for a topic" in cluster.no("produce", "no/where", exit_code=2)
+
+
 def test_topic_that_does_not_exist_is_named(cluster: Cluster) -> None:
     for command in (
         ("topics", "describe", "nowhere"),
@@ -89,6 +93,8 @@ def test_topic_that_does_not_exist_is_named(cluster: Cluster) -> None:
         ("topics", "delete", "nowhere"),
         ("configs", "describe", "--topic", "nowhere"),
         ("consume", "nowhere"),
+        ("log-dirs", "list", "nowhere"),
+        ("log-dirs", "move", "nowhere", "0", "--broker", "1", "--to", "/tmp"),
     ):
         assert "there is no topic nowhere" in cluster.no(*command, exit_code=1)
     # None of these may have created it.

@@ -3,14 +3,20 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import Producer as KafkaProducer
+from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
+from kio.schema.types import GroupId, TopicName
+from kio.static.primitive import i32, i32Timedelta
 
 from tests.support.command_line import Cluster, objects
 from tests.support.confluent import read
+from tests.support.message_client import MessageClient
+from tests.support.server_process import wait_until
 from tidelog.client import Producer
 from tidelog.client.admin import Admin
 from tidelog.client.application_producer import Stored
@@ -110,6 +116,36 @@ def test_group_is_listed_and_described_with_its_lag_and_members(
         assert "1 member, lag 1" in shown
         assert re.search(rf"{re.escape(topic)} +1 +15 +16 +1 +reader +127\.0\.0\.1", shown)
         assert "reader" in cluster.ok("groups", "describe", group, "--members").decode()
+
+
+def test_group_is_shown_in_the_states_of_the_consumer_protocol(
+    cluster: Cluster, topic: str
+) -> None:
+    """A member that says nothing has yet to give back what the other one shall have."""
+    group = f"{topic}-group"
+    with Groups(cluster.bootstrap) as groups:
+        coordinator_id = groups.describe([group])[0].coordinator_id
+    (status,) = objects(cluster.local("status", "--json").stdout)
+    (port,) = [each["port"] for each in status["brokers"] if each["id"] == coordinator_id]
+    with MessageClient("127.0.0.1", port) as client:
+        for name in ("first", "second"):
+            client.ask(
+                ConsumerGroupHeartbeatRequest(
+                    group_id=GroupId(group),
+                    member_id=name,
+                    member_epoch=i32(0),
+                    rebalance_timeout=i32Timedelta.parse(timedelta(seconds=60)),
+                    subscribed_topic_names=(TopicName(topic),),
+                    topic_partitions=(),
+                )
+            )
+        wait_until(
+            lambda: group in cluster.ok("groups", "list", "--state", "reconciling").decode(),
+            within_s=30,
+            what="the group is listed as reconciling",
+        )
+        (described,) = objects(cluster.ok("groups", "describe", group, "--json"))
+        assert described["state"] == "reconciling"
 
 
 def test_group_with_members_is_neither_reset_nor_deleted(cluster: Cluster, topic: str) -> None:
@@ -270,6 +306,7 @@ def test_hanging_transaction_is_aborted_in_its_partition(cluster: Cluster, topic
     [
         (["describe", "nobody"], 1, "there is no transactional id nobody"),
         (["producers", "nowhere"], 1, "there is no topic nowhere"),
+        (["find-hanging", "--topic", "nowhere"], 1, "there is no topic nowhere"),
         (["list", "--state", "open"], 2, "--state is 'open'"),
     ],
 )

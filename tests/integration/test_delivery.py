@@ -22,6 +22,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.clients import CLIENT_TIMEOUT_S
+from tests.support.ports import free_port
 from tests.support.three_brokers import ThreeBrokers
 from tests.support.topics import unused_name
 from tidelog.client import Producer
@@ -156,3 +157,24 @@ def committed(bootstrap: str, topic: str) -> list[bytes | None]:
     finally:
         consumer.close()
     raise TimeoutError("the end of the topic was not reached")
+
+
+def test_recipes_fail_when_nobody_answers(tmp_path: Path) -> None:
+    """They would otherwise end as if they had read everything."""
+    nobody = f"127.0.0.1:{free_port()}"
+    running = [
+        subprocess.Popen(
+            [sys.executable, str(ROOT / "examples" / "delivery" / recipe), "t", output],
+            env={**os.environ, "TIDELOG_BOOTSTRAP": nobody},
+            stderr=subprocess.PIPE,
+        )
+        for recipe, output in (
+            ("at_most_once.py", str(tmp_path / "most")),
+            ("at_least_once.py", str(tmp_path / "least")),
+            ("exactly_once.py", "output"),
+        )
+    ]
+    for process in running:
+        _, complaint = process.communicate(timeout=RUN_TIMEOUT_S)
+        assert process.returncode == 1
+        assert b"KafkaException" in complaint

@@ -1,6 +1,5 @@
 """Replicas move between log dirs under load and through kill -9, and nothing is lost (P1, S6)."""
 
-import json
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,7 +13,7 @@ from kio.static.protocol import Payload
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.clients import read_partition
-from tests.support.command_line import tidelog
+from tests.support.command_line import objects, tidelog
 from tests.support.kio_codec import Values, build
 from tests.support.message_client import MessageClient
 from tests.support.server_process import wait_until
@@ -194,11 +193,13 @@ def test_a_replica_is_moved_on_the_command_line(cluster: ThreeBrokers) -> None:
     chosen = ("--bootstrap", cluster.bootstrap)
     refused = tidelog("log-dirs", "move", topic, "0", "--broker", "2", "--to", "/no", *chosen)
     assert refused.returncode == 1
-    assert b"LOG_DIR_NOT_FOUND" in refused.stderr
+    assert b"tidelog log-dirs move: /no is not in log.dirs of broker 2;" in refused.stderr
+    elsewhere = tidelog("log-dirs", "move", topic, "0", "--broker", "1", "--to", "/no", *chosen)
+    assert (elsewhere.returncode, b"broker 1" in elsewhere.stderr) == (1, True)
     done = tidelog("log-dirs", "move", topic, "0", "--broker", "2", "--to", str(there), *chosen)
     assert (done.returncode, done.stderr) == (0, b"")
     wait_until(partial(has_moved, here, there, topic), within_s=WAIT_S, what="the replica moves")
     listed = tidelog("log-dirs", "list", topic, "--json", *chosen)
-    (replica,) = json.loads(listed.stdout)
+    (replica,) = objects(listed.stdout)
     assert (replica["broker"], replica["log_dir"]) == (2, str(there))
     assert replica["future"] is False

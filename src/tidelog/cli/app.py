@@ -50,6 +50,9 @@ COMMANDS: Final = (
     "lab",
     "sim",
 )
+_WITH_SUBCOMMANDS = frozenset(
+    {"topics", "groups", "transactions", "configs", "log-dirs", "zookeeper", "lab"}
+)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -165,9 +168,6 @@ def _misused(error: typer.TyperException) -> int:
 def _command_path(arguments: Sequence[str]) -> str:
     """`tidelog topics create`, out of all that was typed."""
     words = ["tidelog", *arguments[:1]]
-    if (
-        arguments[0] in {"topics", "groups", "transactions", "configs", "zookeeper", "lab"}
-        and len(arguments) > 1
-    ):
+    if arguments[0] in _WITH_SUBCOMMANDS and len(arguments) > 1:
         words.append(arguments[1])
     return " ".join(words)

@@ -27,6 +27,8 @@ _STATES: Final = (
     "empty",
     "preparing rebalancing",
     "completing rebalancing",
+    "assigning",
+    "reconciling",
     "dead",
     "unknown",
 )

@@ -6,8 +6,9 @@ import typer
 
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, Panel
 from tidelog.cli.output import print_json, print_line, print_table, size_text
-from tidelog.cli.topics import TopicArgument, TopicsArgument
+from tidelog.cli.topics import TopicArgument, TopicsArgument, described
 from tidelog.client.admin import Admin
+from tidelog.client.errors import RequestFailed
 from tidelog.client.values import LogDirDescription, ReplicaOnDisk
 
 
@@ -26,6 +27,7 @@ def list_(
 ) -> int:
     """List the replicas of TOPIC, or of all topics, with the log dirs that they are in."""
     with Admin(bootstrap) as admin:
+        described(admin, topics or ())
         found = [
             (log_dir, replica)
             for log_dir in admin.log_dirs()
@@ -34,7 +36,8 @@ def list_(
         ]
     found.sort(key=lambda one: (one[1].topic, one[1].partition, one[0].broker_id, one[1].is_future))
     if as_json:
-        print_json([_as_json(*one) for one in found])
+        for one in found:
+            print_json(_as_json(*one))
         return 0
     print_table(
         ["TOPIC", "PARTITION", "BROKER", "LOG DIR", "SIZE", "STATE"],
@@ -81,9 +84,27 @@ def move(
     It is written and read meanwhile. Naming the log dir that it is in ends a move.
     """
     with Admin(bootstrap) as admin:
-        admin.move_replica(topic, partition, broker_id=broker, log_dir=target)
+        described(admin, [topic])
+        try:
+            admin.move_replica(topic, partition, broker_id=broker, log_dir=target)
+        except RequestFailed as error:
+            raise _worded(error, f"{topic}-{partition}", broker, target) from error
     if as_json:
         print_json({"topic": topic, "partition": partition, "broker": broker, "log_dir": target})
     else:
         print_line(f"Replica {topic}-{partition} of broker {broker} is to lie in {target}.")
     return 0
+
+
+def _worded(error: RequestFailed, replica: str, broker: int, target: str) -> RequestFailed:
+    """`error` with what the broker, which answers with codes alone, has to say."""
+    sentences = {
+        "LOG_DIR_NOT_FOUND": f"{target} is not in log.dirs of broker {broker}; "
+        "tidelog cluster lists those that are",
+        "REPLICA_NOT_AVAILABLE": f"broker {broker} has no replica of {replica}; if it gets one, "
+        f"it will lie in {target}",
+        "UNKNOWN_TOPIC_OR_PARTITION": f"there is no {replica}",
+        "KAFKA_STORAGE_ERROR": f"a log dir of broker {broker} is offline",
+    }
+    sentence = sentences.get(error.code_name)
+    return error if sentence is None else RequestFailed(error.code_name, sentence)

@@ -1,5 +1,6 @@
 """`tidelog topics`: create, list, describe, alter and delete topics."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Annotated, TypeAlias
 
@@ -131,7 +132,7 @@ def describe(
     """
     is_in_sync = True
     with Admin(bootstrap) as admin:
-        for topic in _described(admin, topics or admin.topic_names()):
+        for topic in described(admin, topics or admin.topic_names()):
             states = {partition.state for partition in topic.partitions}
             is_in_sync = is_in_sync and states <= {PartitionState.IN_SYNC}
             led = [p.partition for p in topic.partitions if p.leader is not None]
@@ -172,7 +173,7 @@ def alter(
     if partitions is None and not set_values and not deleted:
         raise ConfigError("nothing to change; give --partitions, --config or --delete-config")
     with Admin(bootstrap) as admin:
-        _described(admin, [topic])
+        described(admin, [topic])
         # Settings first: a wrong one is refused, while partitions once added stay.
         if set_values or deleted:
             admin.alter_configs(TopicResource(topic), set_values=set_values, deleted=deleted)
@@ -243,15 +244,15 @@ def _delete(admin: Admin, topic: str, *, if_exists: bool) -> bool:
     return True
 
 
-def _described(admin: Admin, names: list[str]) -> list[TopicDescription]:
+def described(admin: Admin, names: Iterable[str]) -> list[TopicDescription]:
     """The topics, with a complaint that names the one that does not exist."""
-    described = []
+    found = []
     for name in names:
         try:
-            described += admin.describe_topics([name])
+            found += admin.describe_topics([name])
         except RequestFailed as error:
             raise unknown_topic(name, error) if error.is_unknown_topic else error from error
-    return described
+    return found
 
 
 def unknown_topic(topic: str, error: RequestFailed) -> RequestFailed:

@@ -172,8 +172,11 @@ class Admin:
                 require_topic_name(name)
                 values = self._describe_configs(ResourceType.TOPIC, name)
             case BrokerResource(broker_id):
-                self._require_broker(broker_id)
-                values = self._describe_configs(ResourceType.BROKER, str(broker_id))
+                from tidelog.client import direct  # noqa: PLC0415 - loads kio
+
+                # confluent-kafka keeps one synonym of a name, and not the first.
+                address = self._broker_address(broker_id)
+                values = direct.describe_broker(address, broker_id, timeout_s=self._timeout_s)
             case GroupResource(group_id):
                 require_group_id(group_id)
                 values = self._describe_configs(ResourceType.GROUP, group_id)
@@ -250,11 +253,14 @@ class Admin:
                 raise ConfigError(f"{name} is to be set and to be deleted")
         if not deleted or isinstance(resource, LoggerResource):
             return  # A broker refuses a logger that it does not know.
-        asked, kind = resource, "group" if isinstance(resource, GroupResource) else "topic"
         if isinstance(resource, ClusterDefaults | BrokerResource):
             # Each broker knows the names of all; the one that is meant may be gone.
-            asked, kind = BrokerResource(self.describe_cluster().brokers[0].id), "broker"
-        known = {value.name for value in self.configs(asked)}
+            kind, broker_id = "broker", self.describe_cluster().brokers[0].id
+            values = self._describe_configs(ResourceType.BROKER, str(broker_id))
+        else:
+            kind = "group" if isinstance(resource, GroupResource) else "topic"
+            values = self.configs(resource)
+        known = {value.name for value in values}
         for name in deleted:
             if name not in known:
                 raise ConfigError(f"{name} is not a {kind} setting")

@@ -38,6 +38,8 @@ from tidelog.client.values import CONFIG_SOURCES, ConfigValue, LogDirDescription
 
 _BROKER_RESOURCE = 4
 _LOGGER_RESOURCE = 8
+# Of one broker, and of all of them, by DescribeConfigs' numbers.
+_DYNAMIC_SOURCES = frozenset({2, 3})
 _ALL_BROKERS = ""
 _SET = 0
 _DELETE = 1
@@ -70,6 +72,13 @@ def describe_cluster_defaults(address: Address, *, timeout_s: float) -> tuple[Co
     return _describe(address, _BROKER_RESOURCE, _ALL_BROKERS, timeout_s)
 
 
+def describe_broker(
+    address: Address, broker_id: int, *, timeout_s: float
+) -> tuple[ConfigValue, ...]:
+    """The settings of the broker at `address`."""
+    return _describe(address, _BROKER_RESOURCE, str(broker_id), timeout_s)
+
+
 def describe_loggers(
     address: Address, broker_id: int, *, timeout_s: float
 ) -> tuple[ConfigValue, ...]:
@@ -82,7 +91,7 @@ def _describe(address: Address, kind: int, name: str, timeout_s: float) -> tuple
         resource_type=i8(kind), resource_name=name, configuration_keys=None
     )
     request = DescribeConfigsRequest(
-        resources=(resource,), include_synonyms=False, include_documentation=False
+        resources=(resource,), include_synonyms=True, include_documentation=False
     )
     (result,) = ask(address, request, DescribeConfigsResponse, timeout_s=timeout_s).results
     require_success(result.error_code, result.error_message)
@@ -173,4 +182,13 @@ def _config_value(config: DescribeConfigsResourceResult) -> ConfigValue:
         source=CONFIG_SOURCES.get(config.config_source, "unknown"),
         is_read_only=config.read_only,
         is_sensitive=config.is_sensitive,
+        not_in_force=_not_in_force(config),
     )
+
+
+def _not_in_force(config: DescribeConfigsResourceResult) -> str | None:
+    """The first synonym says what is set, the value what counts."""
+    if not config.synonyms or config.config_source not in _DYNAMIC_SOURCES:
+        return None
+    first = config.synonyms[0]
+    return None if first.name != config.name or first.value == config.value else first.value

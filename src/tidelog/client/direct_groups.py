@@ -1,11 +1,14 @@
-"""Requests about the offsets of groups that are not left to confluent-kafka.
+"""Requests about groups that are not left to confluent-kafka.
 
-OffsetDelete, for which it has no call; and OffsetFetch, because librdkafka (2.16) does not survive
-an administrator's being told that a coordinator has moved.
+OffsetDelete, for which it has no call; OffsetFetch, because librdkafka (2.16) does not survive an
+administrator's being told that a coordinator has moved; and the state of a group of the consumer
+protocol, of which librdkafka knows only those that classic groups have as well.
 """
 
 from collections.abc import Mapping, Sequence
 
+from kio.schema.consumer_group_describe.v0.request import ConsumerGroupDescribeRequest
+from kio.schema.consumer_group_describe.v0.response import ConsumerGroupDescribeResponse
 from kio.schema.offset_delete.v0.request import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -38,6 +41,16 @@ def committed_offsets(
                 key = PartitionKey(topic.name, partition.partition_index)
                 found[key] = int(partition.committed_offset)
     return found
+
+
+def consumer_state(address: Address, group_id: str, *, timeout_s: float) -> str:
+    """The state of a group of the consumer protocol: Assigning, Reconciling and so on."""
+    request = ConsumerGroupDescribeRequest(
+        group_ids=(GroupId(group_id),), include_authorized_operations=False
+    )
+    (answer,) = ask(address, request, ConsumerGroupDescribeResponse, timeout_s=timeout_s).groups
+    require_success(answer.error_code, answer.error_message)
+    return answer.group_state
 
 
 def delete_offsets(

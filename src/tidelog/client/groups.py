@@ -38,6 +38,8 @@ from tidelog.client.values import OffsetBounds
 
 T = TypeVar("T")
 
+_UNKNOWN = "unknown"
+
 
 class Groups:
     """A connection to a cluster for its groups."""
@@ -68,7 +70,11 @@ class Groups:
             assert isinstance(error, KafkaError)
             raise failure(error, self._bootstrap)
         found = [
-            GroupListing(group_id=each.group_id, kind=_word(each.type), state=_word(each.state))
+            GroupListing(
+                group_id=each.group_id,
+                kind=_word(each.type),
+                state=self._state(each.group_id, each.type, each.state),
+            )
             for each in answer.valid or []
         ]
         return sorted(found, key=lambda group: group.group_id)
@@ -82,7 +88,7 @@ class Groups:
         answers = self._client.describe_consumer_groups(
             list(group_ids), request_timeout=self._timeout_s
         )
-        return [_described(self._wait(answers[group_id])) for group_id in group_ids]
+        return [self._described(self._wait(answers[group_id])) for group_id in group_ids]
 
     def require(self, group_id: str) -> GroupDescription:
         """The group of that name; RequestFailed if there is none.
@@ -174,6 +180,33 @@ class Groups:
         ).values()
         self._wait(answer)
 
+    def _described(self, group: ConsumerGroupDescription) -> GroupDescription:
+        coordinator = group.coordinator
+        return GroupDescription(
+            group_id=group.group_id,
+            kind=_word(group.type),
+            state=self._state(group.group_id, group.type, group.state),
+            assignor=group.partition_assignor,
+            is_simple=group.is_simple_consumer_group,
+            coordinator_id=None if coordinator is None else coordinator.id,
+            members=tuple(_member(each) for each in group.members),
+        )
+
+    def _state(self, group_id: str, kind: object, state: object) -> str:
+        """What librdkafka says, or its coordinator where librdkafka does not know the word."""
+        if _word(state) != _UNKNOWN or _word(kind) != "consumer":
+            return _word(state)
+        try:
+            word = self._ask_coordinator(
+                group_id,
+                lambda address: direct_groups.consumer_state(
+                    address, group_id, timeout_s=self._timeout_s
+                ),
+            )
+        except RequestFailed:
+            return _UNKNOWN  # It has changed its protocol, or is gone.
+        return word.lower()
+
     def _at(
         self, keys: Iterable[PartitionKey], timestamp_ms: int
     ) -> dict[PartitionKey, int | None]:
@@ -217,20 +250,7 @@ def _by_topic(keys: Iterable[PartitionKey]) -> dict[str, list[int]]:
 
 def _word(value: object) -> str:
     """`PREPARING_REBALANCING` of an enum as people write it."""
-    return str(getattr(value, "name", "unknown")).lower().replace("_", " ")
-
-
-def _described(group: ConsumerGroupDescription) -> GroupDescription:
-    coordinator = group.coordinator
-    return GroupDescription(
-        group_id=group.group_id,
-        kind=_word(group.type),
-        state=_word(group.state),
-        assignor=group.partition_assignor,
-        is_simple=group.is_simple_consumer_group,
-        coordinator_id=None if coordinator is None else coordinator.id,
-        members=tuple(_member(each) for each in group.members),
-    )
+    return str(getattr(value, "name", _UNKNOWN)).lower().replace("_", " ")
 
 
 def _member(member: MemberDescription) -> GroupMember:

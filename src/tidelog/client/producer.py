@@ -13,7 +13,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tidelog.client.bootstrap import require_reachable
-from tidelog.client.errors import ClientError
+from tidelog.client.errors import ClientError, RequestFailed
 from tidelog.client.translation import failure, translated
 
 QUEUE_KBYTES_MAX: Final = 64 * 1024
@@ -26,6 +26,7 @@ ANY_PARTITION: Final = -1
 _RECORD_BYTES_MAX: Final = 100_000_000
 _QUEUE_FULL_WAIT_S: Final = 0.05
 _TOPIC_POLL_INTERVAL_S: Final = 0.02
+_ILLEGAL_NAME: Final = "TOPIC_EXCEPTION"
 _NOT_YET: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE", "_UNKNOWN_TOPIC"})
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -102,6 +103,8 @@ class RecordProducer:
             found = topic.topics[self._topic]
             if found.error is None:
                 return len(found.partitions)
+            if found.error.name() == _ILLEGAL_NAME:
+                raise RequestFailed(_ILLEGAL_NAME, f"'{self._topic}' is no name for a topic")
             if found.error.name() not in _NOT_YET:
                 raise failure(found.error, self._bootstrap)
             if time.monotonic() >= give_up_at:

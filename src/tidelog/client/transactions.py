@@ -89,7 +89,12 @@ class Transactions:
         ]
 
     def partitions_of(self, topic: str) -> range:
-        (described,) = self._admin.describe_topics([topic])
+        try:
+            (described,) = self._admin.describe_topics([topic])
+        except RequestFailed as error:
+            if error.is_unknown_topic:
+                raise RequestFailed(error.code_name, f"there is no topic {topic}") from error
+            raise
         return range(len(described.partitions))
 
     def topic_names(self) -> list[str]:

@@ -125,13 +125,17 @@ Resource = TopicResource | BrokerResource | ClusterDefaults | GroupResource | Lo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigValue:
-    """A setting in force and where it comes from. A sensitive one has no value to show."""
+    """A setting in force and where it comes from. A sensitive one has no value to show.
+
+    `not_in_force`: what is set at that source, where a broker goes on with another value.
+    """
 
     name: str
     value: str | None
     source: str
     is_read_only: bool
     is_sensitive: bool
+    not_in_force: str | None = None
 
     @property
     def is_default(self) -> bool:
