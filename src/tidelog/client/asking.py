@@ -21,10 +21,9 @@ from kio.static.protocol import Payload
 
 from tidelog.client.bootstrap import Address
 from tidelog.client.errors import ClientError, ClusterUnreachable, RequestFailed
+from tidelog.client.frames import receive_frame
 
 _CLIENT_ID = "tidelog"
-# An answer longer than this is not one of the kinds asked for here.
-_ANSWER_BYTES_MAX = 256 * 1024 * 1024
 
 E = TypeVar("E", bound=Payload)
 
@@ -34,7 +33,7 @@ def ask(address: Address, request: Payload, answer_class: type[E], *, timeout_s:
     try:
         with socket.create_connection(address, timeout=timeout_s) as connection:
             connection.sendall(_frame(request))
-            answer = _receive_frame(connection)
+            answer = bytes(receive_frame(connection))
     except OSError as error:
         reason = error.strerror or str(error)
         raise ClusterUnreachable(f"the broker at {address} did not answer: {reason}") from error
@@ -61,23 +60,6 @@ def _frame(request: Payload) -> bytes:
     entity_writer(type(request))(buffer, request)
     body = buffer.getvalue()
     return struct.pack(">i", len(body)) + body
-
-
-def _receive_frame(connection: socket.socket) -> bytes:
-    (size_bytes,) = struct.unpack(">i", _receive(connection, 4))
-    if not 0 <= size_bytes <= _ANSWER_BYTES_MAX:
-        raise ClientError(f"the broker announced an answer of {size_bytes} bytes")
-    return _receive(connection, size_bytes)
-
-
-def _receive(connection: socket.socket, size_bytes: int) -> bytes:
-    received = bytearray()
-    while len(received) < size_bytes:
-        chunk = connection.recv(min(size_bytes - len(received), 1024 * 1024))
-        if not chunk:
-            raise ConnectionResetError("it closed the connection")
-        received += chunk
-    return bytes(received)
 
 
 def _decode(answer: bytes, answer_class: type[E]) -> E:

@@ -13,7 +13,6 @@ offset that is not there is not made good here: `OffsetGone` says so.
 """
 
 import socket
-import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Final, NamedTuple, Protocol
 from tidelog.base.errors import CorruptBatch, ErrorCode, WireError
 from tidelog.client.bootstrap import Address
 from tidelog.client.errors import ClientError, ClusterUnreachable, RequestFailed
+from tidelog.client.frames import receive_frame
 from tidelog.records.batch import iter_headers
 from tidelog.wire.fetch import (
     CONSUMER_REPLICA_ID,
@@ -41,8 +41,6 @@ FETCH_VERSION: Final = 12
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
-ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
-_SIZE: Final = struct.Struct(">i")
 _RESPONSE_HEADER_BYTES: Final = 5
 """The correlation id, and that there are no tagged fields."""
 _RETRY_INTERVAL_S: Final = 0.1
@@ -248,10 +246,9 @@ class _Connection:
     def receive(self) -> FetchPartitionResult:
         """The result of the one partition that was asked for."""
         assert self.is_asked
-        size_bytes = _SIZE.unpack(self._exactly(_SIZE.size))[0]
-        if not _RESPONSE_HEADER_BYTES <= size_bytes <= ANSWER_BYTES_MAX:
-            raise ClientError(f"{self._address} announced an answer of {size_bytes} bytes")
-        frame = self._exactly(size_bytes)
+        frame = receive_frame(self._socket)
+        if len(frame) < _RESPONSE_HEADER_BYTES:
+            raise ClientError(f"{self._address} sent an answer of {len(frame)} bytes")
         self.is_asked = False
         try:
             response = decode_fetch_response(frame, _RESPONSE_HEADER_BYTES, FETCH_VERSION)
@@ -264,16 +261,6 @@ class _Connection:
         if len(results) != 1:
             raise ClientError(f"{self._address} answered about {len(results)} partitions, not one")
         return results[0]
-
-    def _exactly(self, size_bytes: int) -> memoryview:
-        frame = memoryview(bytearray(size_bytes))
-        filled = 0
-        while filled < size_bytes:
-            received = self._socket.recv_into(frame[filled:])
-            if not received:
-                raise ConnectionResetError("it closed the connection")
-            filled += received
-        return frame
 
     def close(self) -> None:
         self._socket.close()

@@ -1,0 +1,47 @@
+"""Who leads a partition, for readers with connections of their own.
+
+Whoever plans a read knows it and says so (`hints`), so that nobody else need ask, until it is not
+true any more. Asking does not create the topic, and imports kio, which takes a moment.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from tidelog.base.ids import TopicPartition
+from tidelog.client.bootstrap import Address
+from tidelog.client.errors import ClientError, ClusterUnreachable
+
+
+class AskedLeaders:
+    """Believes each hint once, and asks whichever broker answers from then on."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        hints: Mapping[TopicPartition, Address],
+        *,
+        timeout_s: float,
+    ) -> None:
+        self._hints = dict(hints)
+        # Brokers that were mentioned are more likely to be up than those of an old address list.
+        self._known = list(dict.fromkeys([*hints.values(), *bootstrap]))
+        self._timeout_s = timeout_s
+
+    def leader_of(self, topic: str, partition: int) -> Address:
+        """Raises ClientError."""
+        hint = self._hints.pop(TopicPartition(topic, partition), None)
+        return hint if hint is not None else self._ask(topic, partition)
+
+    def _ask(self, topic: str, partition: int) -> Address:
+        from tidelog.client.direct_metadata import ask_leader  # noqa: PLC0415 - loads kio
+
+        problem: ClientError = ClusterUnreachable("no broker is known")
+        for address in self._known:
+            try:
+                leader = ask_leader(address, topic, partition, timeout_s=self._timeout_s)
+            except ClientError as error:
+                problem = error
+            else:
+                if leader not in self._known:
+                    self._known.append(leader)
+                return leader
+        raise problem

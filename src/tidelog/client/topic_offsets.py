@@ -1,0 +1,142 @@
+"""Which partitions there are and where their logs begin and end, of many topics at once.
+
+For readers of whole topics, with any settings that librdkafka knows: `Admin` is for people, who
+have a bootstrap address. Asking creates no topic.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ClusterMetadata,
+    OffsetSpec,
+    TopicMetadata,
+)
+
+from tidelog.base.ids import TopicPartition
+from tidelog.client.bootstrap import Address
+from tidelog.client.errors import RequestFailed
+from tidelog.client.translation import failure, translated
+
+_INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+class TopicOffsets:
+    """A connection to a cluster. Every call raises ClientError if nobody who knows answers."""
+
+    def __init__(
+        self, settings: Mapping[str, str], *, is_committed_only: bool, timeout_s: float
+    ) -> None:
+        self._bootstrap = settings["bootstrap.servers"]
+        self._isolation = (
+            IsolationLevel.READ_COMMITTED if is_committed_only else IsolationLevel.READ_UNCOMMITTED
+        )
+        self._timeout_s = timeout_s
+        self._client = AdminClient(dict(settings))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._client.__exit__(kind, error, trace)
+
+    # -- which ones --------------------------------------------------------------------------------
+
+    def partitions_of(self, topics: Collection[str]) -> frozenset[TopicPartition]:
+        """Raises RequestFailed if one of the topics does not exist."""
+        known = self._metadata().topics
+        for topic in topics:
+            if topic not in known:
+                raise RequestFailed("UNKNOWN_TOPIC_OR_PART", f"there is no topic {topic}")
+        return self._partitions(known[topic] for topic in topics)
+
+    def partitions_matching(self, pattern: str) -> frozenset[TopicPartition]:
+        """Of all topics whose whole name matches; internal ones have to be named."""
+        matches = re.compile(pattern).fullmatch
+        return self._partitions(
+            topic
+            for name, topic in self._metadata().topics.items()
+            if name not in _INTERNAL and matches(name)
+        )
+
+    def leaders_of(self, topics: Collection[str]) -> dict[TopicPartition, Address]:
+        """Who leads each partition, where anybody does."""
+        answer = self._metadata()
+        addresses = {
+            number: Address(str(broker.host), broker.port)
+            for number, broker in answer.brokers.items()
+        }
+        return {
+            TopicPartition(topic, number): addresses[partition.leader]
+            for topic in topics
+            if topic in answer.topics
+            for number, partition in answer.topics[topic].partitions.items()
+            if partition.leader in addresses
+        }
+
+    def _metadata(self) -> ClusterMetadata:
+        """Of all topics: to ask for one by name would create it."""
+        with translated(self._bootstrap):
+            return self._client.list_topics(timeout=self._timeout_s)
+
+    def _partitions(self, topics: Iterable[TopicMetadata]) -> frozenset[TopicPartition]:
+        found = set()
+        for topic in topics:
+            if topic.error is not None:
+                # Perhaps in a moment. To leave it out would be to say that it does not exist.
+                raise failure(topic.error, self._bootstrap)
+            found |= {TopicPartition(str(topic.topic), number) for number in topic.partitions}
+        return frozenset(found)
+
+    # -- where -------------------------------------------------------------------------------------
+
+    def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where each log begins."""
+        earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        return self._list(dict.fromkeys(partitions, earliest))
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Up to where each may be read: the high watermark, or the last stable offset."""
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        return self._list(dict.fromkeys(partitions, latest))
+
+    def at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset of each that is not older; None if all are."""
+        specs = {
+            partition: OffsetSpec.for_timestamp(timestamp_ms)
+            for partition, timestamp_ms in timestamps_ms.items()
+        }
+        return {
+            partition: offset if offset >= 0 else None
+            for partition, offset in self._list(specs).items()
+        }
+
+    def _list(self, specs: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
+        if not specs:
+            return {}
+        answers = self._client.list_offsets(
+            {KafkaPartition(topic, number): spec for (topic, number), spec in specs.items()},
+            isolation_level=self._isolation,
+            request_timeout=self._timeout_s,
+        )
+        return {
+            TopicPartition(each.topic, each.partition): self._offset(answer)
+            for each, answer in answers.items()
+        }
+
+    def _offset(self, answer: "Future[object]") -> int:
+        # Ends: librdkafka completes every future when its request times out.
+        with translated(self._bootstrap):
+            offset: int = answer.result().offset  # type: ignore[attr-defined]
+            return offset
