@@ -31,7 +31,7 @@ def rebuild_aborted(disk: Disk, segments: Sequence[Segment], first: int) -> None
     touched.
     """
     start, producers = _producers_before(disk, segments[: first + 1])
-    transactions = _Transactions(producers)
+    transactions = OpenTransactions(producers)
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else None
         if following is not None and following <= start:
@@ -60,7 +60,7 @@ def _producers_before(
 
 
 def _ended_in(
-    disk: Disk, segment: Segment, start: Offset, transactions: "_Transactions"
+    disk: Disk, segment: Segment, start: Offset, transactions: "OpenTransactions"
 ) -> Iterator[AbortedTransaction]:
     """The transactions whose abort marker lies in `segment`, at `start` or later."""
     file = disk.open_existing(segment.log_path)
@@ -84,7 +84,7 @@ def _ended_in(
         file.close()
 
 
-class _Transactions:
+class OpenTransactions:
     """Those that are open, while a log is read from front to back."""
 
     def __init__(self, producers: Sequence[ProducerEntry]) -> None:
@@ -112,3 +112,7 @@ class _Transactions:
             Offset(header.base_offset),
             min(self._first_offsets.values(), default=Offset(header.base_offset + 1)),
         )
+
+    def first_offset(self) -> Offset | None:
+        """Where the oldest that has not ended begins; None if all have."""
+        return min(self._first_offsets.values(), default=None)

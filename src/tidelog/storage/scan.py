@@ -6,10 +6,11 @@ headers only.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
 
 from crc32c import crc32c
 
-from tidelog.base.ports import LogFile
 from tidelog.records.batch import (
     CHECKSUMMED_POSITION,
     HEADER,
@@ -25,8 +26,18 @@ _SCAN_BYTES = 1024 * 1024
 _HEADERS_READ_BYTES = 8192
 
 
+class ReadableFile(Protocol):
+    """What of a LogFile it takes to read one; who reads somebody else's files has no more."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def size_bytes(self) -> int: ...
+    def read(self, position: int, size_bytes: int) -> bytes: ...
+
+
 def intact_batches(
-    file: LogFile, *, position: int, next_offset: int
+    file: ReadableFile, *, position: int, next_offset: int
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of every batch from `position` on, up to the first that is not whole.
 
@@ -71,7 +82,7 @@ def _is_plausible(header: BatchHeader, size_bytes: int, next_offset: int) -> boo
 
 
 def batch_headers(
-    file: LogFile, *, base_offset: int, position: int, end_position: int
+    file: ReadableFile, *, base_offset: int, position: int, end_position: int
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of every batch in `[position, end_position)`, which must be batches of
     the segment that begins with `base_offset`.
@@ -99,7 +110,7 @@ def batch_headers(
         position += at
 
 
-def header_at(file: LogFile, position: int) -> BatchHeader:
+def header_at(file: ReadableFile, position: int) -> BatchHeader:
     """The header that starts at `position`, whatever it says."""
     data = file.read(position, HEADER_SIZE_BYTES)
     if len(data) < HEADER_SIZE_BYTES:

@@ -15,6 +15,7 @@ from tidelog.core.transactions.producers import ProducerStates
 from tidelog.records.batch import Codec, read_header
 from tidelog.records.control import ControlType, TransactionEnd, encode_transaction_end
 from tidelog.records.record import Record, encode_batch
+from tidelog.storage.aborted import OpenTransactions
 from tidelog.storage.log import Log
 from tidelog.storage.memory_disk import MemoryDisk
 from tidelog.storage.transaction_index import AbortedTransaction, cut_aborted
@@ -213,3 +214,26 @@ def _lose(partition: LogFolder, recovery_point: Offset, *, has_snapshots: bool) 
                 partition.disk.remove(path)
         if path.suffix == ".snapshot" and not has_snapshots:
             partition.disk.remove(path)
+
+
+def test_the_oldest_transaction_that_has_not_ended_is_known() -> None:
+    transactions = OpenTransactions(())
+    assert transactions.first_offset() is None
+    header = read_header(
+        encode_batch(
+            [Record(4, NOW_MS, b"k", b"v", ())],
+            leader_epoch=0,
+            codec=Codec.NONE,
+            producer_id=1,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+            is_control=False,
+        ),
+        0,
+    )
+    transactions.on_batch(header)
+    transactions.on_batch(header._replace(producer_id=2, base_offset=9))
+    assert transactions.first_offset() == 4
+    transactions.on_marker(header._replace(base_offset=10), TransactionEnd(COMMIT, 0))
+    assert transactions.first_offset() == 9
