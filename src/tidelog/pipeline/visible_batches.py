@@ -66,7 +66,8 @@ class VisibleBatches:
         """Header and uncompressed payload of each batch in `records` that may be seen.
 
         `records` are whole batches, in order, and `aborted` all transactions that have records
-        among them. Each checksum is verified, also of what is left out. Raises UnreadableBatch.
+        among them. Each checksum is verified, also of what is left out. Raises UnreadableBatch,
+        also for the marker of an aborted transaction whose records were taken for committed.
         """
         for position, header, batch in self.compressed(records, aborted):
             yield header, payload_of(position, header, batch)
@@ -82,7 +83,7 @@ class VisibleBatches:
         transactions = _AbortedTransactions(aborted) if self._is_committed_only else None
         for position, header, batch in _intact_batches(memoryview(records)):
             if header.attributes & _OF_A_TRANSACTION:
-                if transactions is not None and transactions.hide(header, batch):
+                if transactions is not None and transactions.hide(position, header, batch):
                     continue
                 if header.is_control:
                     continue
@@ -107,18 +108,33 @@ class _AbortedTransactions:
             ((one.first_offset, one.producer_id) for one in aborted), reverse=True
         )
         self._producers: set[int] = set()
+        self._shown: set[int] = set()
 
-    def hide(self, header: BatchHeader, batch: memoryview) -> bool:
+    def hide(self, position: int, header: BatchHeader, batch: memoryview) -> bool:
         """Whether a batch with a producer belongs to one; its marker ends it."""
         while self._to_come and self._to_come[-1][0] <= header.last_offset:
             self._producers.add(self._to_come.pop()[1])
-        if header.producer_id not in self._producers:
-            return False
-        if header.is_control:
-            end = read_transaction_end(batch)
-            if end is not None and end.control_type is ControlType.ABORT:
+        if header.producer_id in self._producers:
+            if header.is_control and _is_abort(batch):
                 self._producers.remove(header.producer_id)
-        return header.is_transactional
+            return header.is_transactional
+        if header.is_control:
+            self._refuse_unnamed(position, header, batch)
+        elif header.is_transactional and header.record_count:
+            self._shown.add(header.producer_id)
+        return False
+
+    def _refuse_unnamed(self, position: int, header: BatchHeader, batch: memoryview) -> None:
+        # A segment that lost its `.txnindex` looks like one without aborted transactions.
+        if header.producer_id in self._shown and _is_abort(batch):
+            problem = f"it aborts a transaction of producer {header.producer_id} that is not listed"
+            raise UnreadableBatch(problem, position=position, offset=header.base_offset)
+        self._shown.discard(header.producer_id)
+
+
+def _is_abort(batch: memoryview) -> bool:
+    end = read_transaction_end(batch)
+    return end is not None and end.control_type is ControlType.ABORT
 
 
 def _intact_batches(records: memoryview) -> Iterator[tuple[int, BatchHeader, memoryview]]:

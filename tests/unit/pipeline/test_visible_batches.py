@@ -126,6 +126,18 @@ def test_what_a_producer_wrote_before_it_is_seen() -> None:
     assert seen(COMMITTED, log, [Aborted(7, 2)]) == [0]
 
 
+def test_a_marker_of_a_transaction_that_nobody_named_is_refused() -> None:
+    """Its records were taken for committed: the list is not that of these batches."""
+    with pytest.raises(UnreadableBatch, match="offset 3 cannot be read: it aborts a transaction"):
+        seen(COMMITTED, ABORTED_LOG)
+
+
+def test_a_marker_of_a_transaction_without_records_here_is_nothing() -> None:
+    log = batch_at(0, producer_id=7) + marker_at(1, 7, ControlType.COMMIT)
+    log += marker_at(2, 7, ControlType.ABORT) + batch_at(3)
+    assert seen(COMMITTED, log) == [0, 3]
+
+
 def test_each_piece_can_be_read_without_those_before_it() -> None:
     """Fetch and `.txnindex` name for each piece all transactions with records in it."""
     for cut in (0, *(position for position, _ in iter_headers(ABORTED_LOG))):

@@ -1,0 +1,40 @@
+"""Read partitions from their segment files, without a broker (X6).
+
+    paths ──▶ find_partitions ──▶ choose_replicas ──▶ plan_partition ──▶ pack_slices      driver
+                                                            │ SegmentSlice, by pickle
+                                                            ▼
+                                                        read_slice ──▶ Arrow batches      executor
+
+Nothing here writes, locks or repairs anything: the files may be a running broker's, Apache Kafka's,
+a copy, or what a crash has left.
+"""
+
+from tidelog.pipeline.segments.errors import (
+    DamagedSegment,
+    SegmentError,
+    SegmentsChanged,
+    TornTail,
+)
+from tidelog.pipeline.segments.folders import PartitionFolder, find_partitions
+from tidelog.pipeline.segments.planning import PartitionPlan, Wanted, plan_partition
+from tidelog.pipeline.segments.reading import read_slice
+from tidelog.pipeline.segments.replicas import ReadableRange, choose_replicas, readable_range
+from tidelog.pipeline.segments.slices import SegmentSlice, pack_slices
+
+__all__ = [
+    "DamagedSegment",
+    "PartitionFolder",
+    "PartitionPlan",
+    "ReadableRange",
+    "SegmentError",
+    "SegmentSlice",
+    "SegmentsChanged",
+    "TornTail",
+    "Wanted",
+    "choose_replicas",
+    "find_partitions",
+    "pack_slices",
+    "plan_partition",
+    "read_slice",
+    "readable_range",
+]

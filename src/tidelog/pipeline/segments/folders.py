@@ -1,0 +1,171 @@
+"""Find the folders of partitions, and what the checkpoints beside them say (S1, S7).
+
+    /data/broker-1/logs/orders-3/00000000000000000000.log
+          └──────────────────────── a folder with brokers' log dirs
+                   └─────────────── a log dir: checkpoints, and folders of partitions
+                        └────────── a partition
+
+Any of these may be given, several of them, and patterns. A folder is a partition's if its name says
+so and it holds segments: `broker-1` has such a name too. Left out unless it is named itself: topics
+of the cluster's own (`__consumer_offsets`), and folders that are being deleted, copied to or were
+set aside.
+"""
+
+import glob
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tidelog.base.errors import StorageError
+from tidelog.base.ids import Offset, TopicId, TopicPartition
+from tidelog.pipeline.errors import OptionError
+from tidelog.storage import layout
+from tidelog.storage.checkpoints import read_offsets, read_topic_id
+from tidelog.storage.disk import RealDisk
+
+PATH_OPTION: Final = "path"
+FOLDERS_DEPTH_MAX: Final = 4
+"""How deep below a path partitions are looked for."""
+
+_INTERNAL: Final = "__"
+_SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/*")
+_SET_ASIDE: Final = re.compile(r"(.+)\.[0-9a-f]{32}-(?:delete|stray|future)")
+_DISK: Final = RealDisk()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PartitionFolder:
+    """One replica of a partition."""
+
+    partition: TopicPartition
+    path: Path
+    topic_id: TopicId | None
+    log_start_offset: int
+    """Below it, records were deleted. There may be none that far down."""
+    high_watermark: int | None
+    """Below it, records are committed; None if nobody has written that down."""
+
+
+def find_partitions(
+    paths: Iterable[str], *, topics: Collection[str] | None
+) -> list[PartitionFolder]:
+    """Every replica of every partition in `paths`, in order of partitions and then of paths.
+
+    `topics` None: all but internal ones. A string may hold several paths with commas between them.
+    Raises OptionError for a path with nothing in it.
+    """
+    found: dict[Path, PartitionFolder] = {}
+    numbers: dict[Path, int] = {}
+    checkpoints = _Checkpoints()
+    for path in _expanded(paths):
+        folders = list(_partitions_in(path, topics))
+        if not folders and topics is None:
+            raise OptionError(
+                f"{PATH_OPTION} {path} has no partitions in it: a partition is a folder such as "
+                "orders-3 that holds .log files"
+            )
+        for partition, folder in folders:
+            key = folder.resolve()
+            if key not in found:
+                numbers[key] = len(numbers)
+                found[key] = checkpoints.folder(partition, folder)
+    return sorted(
+        found.values(), key=lambda folder: (folder.partition, numbers[folder.path.resolve()])
+    )
+
+
+def _expanded(paths: Iterable[str]) -> Iterator[Path]:
+    """Each path that is there."""
+    for text in paths:
+        local = _local(text)
+        # A folder may have a comma in its name, and characters that mean something in a pattern.
+        for pattern in [local] if Path(local).exists() else local.split(","):
+            stripped = _local(pattern.strip())
+            if not stripped:
+                continue
+            is_there = Path(stripped).exists()
+            matching = [stripped] if is_there else sorted(glob.glob(stripped))  # noqa: PTH207
+            if not matching:
+                raise OptionError(f"{PATH_OPTION} {stripped} does not exist")
+            yield from (Path(each) for each in matching)
+
+
+def _local(text: str) -> str:
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return text
+    if scheme.group(1).lower() != "file":
+        raise OptionError(
+            f"{PATH_OPTION} {text} is not on a file system: segments are read from folders that "
+            "every executor sees under the same path"
+        )
+    return "/" + text[scheme.end() :]
+
+
+def _partitions_in(
+    path: Path, topics: Collection[str] | None
+) -> Iterator[tuple[TopicPartition, Path]]:
+    absolute = path.absolute()
+    named = _named(absolute)
+    if named is not None and _has_segments(absolute):
+        if topics is None or named.topic in topics:
+            yield named, absolute
+        return
+    for partition, folder in _below(absolute, FOLDERS_DEPTH_MAX):
+        is_internal = partition.topic.startswith(_INTERNAL)
+        if not is_internal if topics is None else partition.topic in topics:
+            yield partition, folder
+
+
+def _named(folder: Path) -> TopicPartition | None:
+    """Whose folder it is by its name, set aside or not."""
+    set_aside = _SET_ASIDE.fullmatch(folder.name)
+    return layout.parse_partition_folder(set_aside.group(1) if set_aside else folder.name)
+
+
+def _below(folder: Path, depth: int) -> Iterator[tuple[TopicPartition, Path]]:
+    if depth == 0 or not folder.is_dir():
+        return
+    for name in _DISK.list_folder(folder):
+        below = folder / name
+        if name.startswith(".") or _SET_ASIDE.fullmatch(name) or not below.is_dir():
+            continue
+        partition = layout.parse_partition_folder(name)
+        if partition is not None and _has_segments(below):
+            # A replica that was moved to another log dir is read from there.
+            if not (below / layout.MOVED).exists():
+                yield partition, below
+        else:
+            yield from _below(below, depth - 1)
+
+
+def _has_segments(folder: Path) -> bool:
+    if not folder.is_dir():
+        return False
+    return bool(layout.sort_folder(_DISK.list_folder(folder)).offsets(layout.LOG))
+
+
+class _Checkpoints:
+    """What lies beside the folders of partitions, each file read once."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[Path, dict[TopicPartition, Offset]] = {}
+
+    def folder(self, partition: TopicPartition, path: Path) -> PartitionFolder:
+        try:
+            topic_id = read_topic_id(_DISK, path / layout.PARTITION_METADATA)
+        except StorageError:
+            topic_id = None  # Only compared where several say something.
+        if _SET_ASIDE.fullmatch(path.name):
+            # What the checkpoints say is about the folder that has its place.
+            return PartitionFolder(partition, path, topic_id, 0, None)
+        start_offset = self._of(partition, path.parent / layout.LOG_START_OFFSET_CHECKPOINT)
+        high_watermark = self._of(partition, path.parent / layout.HIGH_WATERMARK_CHECKPOINT)
+        return PartitionFolder(partition, path, topic_id, start_offset or 0, high_watermark)
+
+    def _of(self, partition: TopicPartition, path: Path) -> int | None:
+        if path not in self._offsets:
+            self._offsets[path] = read_offsets(_DISK, path) or {}
+        return self._offsets[path].get(partition)
