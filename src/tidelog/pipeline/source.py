@@ -19,7 +19,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
 )
@@ -34,7 +36,7 @@ from pyspark.sql.types import StructType
 
 from tidelog.base.ids import TopicPartition
 from tidelog.client.bootstrap import Address
-from tidelog.pipeline.errors import DataLoss
+from tidelog.pipeline.errors import DataLoss, OptionError
 from tidelog.pipeline.group_progress import GroupProgress
 from tidelog.pipeline.offsets import (
     Offsets,
@@ -47,6 +49,8 @@ from tidelog.pipeline.offsets import (
 from tidelog.pipeline.range_reader import RangeReader, ReadSettings
 from tidelog.pipeline.ranges import OffsetRange, cut, ranges_between
 from tidelog.pipeline.rows import ddl
+from tidelog.pipeline.sink import TopicStreamWriter, TopicWriter, offered_guarantee
+from tidelog.pipeline.sink_options import SinkOptions, sink_options
 from tidelog.pipeline.source_cluster import SourceCluster
 from tidelog.pipeline.source_options import SourceOptions, batch_options, stream_options
 
@@ -69,6 +73,22 @@ class TidelogDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         return TopicStreamReader(stream_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        options = self._sink_options(schema, overwrite=overwrite)
+        return TopicWriter(options, offered_guarantee(options))
+
+    def streamWriter(  # noqa: N802 - Spark's
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        options = self._sink_options(schema, overwrite=overwrite)
+        return TopicStreamWriter(options, offered_guarantee(options))
+
+    def _sink_options(self, schema: StructType, *, overwrite: bool) -> SinkOptions:
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten: use the mode append")
+        types = {field.name: field.dataType.simpleString() for field in schema.fields}
+        return sink_options(self.options, types)
 
 
 class RangePartition(InputPartition):

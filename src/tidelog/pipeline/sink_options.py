@@ -1,0 +1,140 @@
+"""The options of a sink, and what a data frame must have to be written (X2).
+
+Columns are those of Spark's own Kafka sink: `value`, and if they are there `key`, `headers`,
+`topic` and `partition`; others are ignored. Text and bytes are both taken. What is wrong is said in
+one sentence that names the option or the column, before anything is written.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from tidelog.pipeline.errors import OptionError
+from tidelog.pipeline.kafka_settings import PREFIX, KafkaSettings, writer_settings
+
+KNOWN: Final = (
+    "topic",
+    "includeHeaders",
+    "includeTimestamp",
+    "deliveryGuarantee",
+    "transactionalIdPrefix",
+    "checkpointLocation",
+    "queryName",
+    "outputMode",
+)
+TRANSACTIONAL_ID_PREFIX: Final = "tidelog-spark"
+_SLIP: Final = 0.85
+_PREFIX_CHARACTERS_MAX: Final = 128
+
+_TEXT: Final = frozenset({"string", "binary"})
+_HEADERS: Final = frozenset({"array<struct<key:string,value:binary>>"})
+_INTEGER: Final = frozenset({"int"})
+_TIMESTAMP: Final = frozenset({"timestamp"})
+_TYPES: Final = {
+    "key": _TEXT,
+    "value": _TEXT,
+    "headers": _HEADERS,
+    "topic": frozenset({"string"}),
+    "partition": _INTEGER,
+}
+
+
+class Guarantee(Enum):
+    """What a task that runs again may leave behind."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """What a job asks for, checked. `guarantee` None: the best that the cluster has."""
+
+    kafka: KafkaSettings
+    topic: str | None
+    columns: tuple[str, ...]
+    """Those to write, in this order."""
+    guarantee: Guarantee | None
+    transactional_id_prefix: str
+
+
+def sink_options(options: Mapping[str, str], columns: Mapping[str, str]) -> SinkOptions:
+    """`columns`: the type of each by its name, in Spark's words. Raises OptionError."""
+    given = {name.lower(): value for name, value in options.items()}
+    _require_no_slips(given)
+    topic = given.get("topic")
+    keeps_time = _flag(given, "includeTimestamp", default=False)
+    return SinkOptions(
+        kafka=writer_settings(given),
+        topic=topic,
+        columns=_columns(columns, has_topic=topic is not None, keeps_time=keeps_time),
+        guarantee=_guarantee(given),
+        transactional_id_prefix=_prefix(given),
+    )
+
+
+def _columns(columns: Mapping[str, str], *, has_topic: bool, keeps_time: bool) -> tuple[str, ...]:
+    if "value" not in columns:
+        raise OptionError("the data frame has no column value, which is what is written")
+    if not has_topic and "topic" not in columns:
+        raise OptionError(
+            "nothing says where to write to: set the option topic, or have a column topic"
+        )
+    wanted = dict(_TYPES)
+    if keeps_time:
+        if "timestamp" not in columns:
+            raise OptionError(
+                "includeTimestamp is true, but the data frame has no column timestamp"
+            )
+        wanted["timestamp"] = _TIMESTAMP
+    for name, types in wanted.items():
+        if name in columns and _plain(columns[name]) not in types:
+            raise OptionError(
+                f"the column {name} is of type {columns[name]} but must be "
+                f"{' or '.join(sorted(types))}: cast it"
+            )
+    return tuple(name for name in wanted if name in columns and not (name == "topic" and has_topic))
+
+
+def _plain(kind: str) -> str:
+    return kind.replace(" ", "").lower()
+
+
+def _guarantee(given: Mapping[str, str]) -> Guarantee | None:
+    text = given.get("deliveryguarantee")
+    if text is None:
+        return None
+    try:
+        return Guarantee(text.lower())
+    except ValueError:
+        raise OptionError(
+            f"deliveryGuarantee is {text!r} but must be exactly-once or at-least-once"
+        ) from None
+
+
+def _prefix(given: Mapping[str, str]) -> str:
+    prefix = given.get("transactionalidprefix", TRANSACTIONAL_ID_PREFIX)
+    if not 0 < len(prefix) <= _PREFIX_CHARACTERS_MAX:
+        raise OptionError(
+            f"transactionalIdPrefix must have 1 to {_PREFIX_CHARACTERS_MAX} characters"
+        )
+    return prefix
+
+
+def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = given.get(name.lower(), str(default)).lower()
+    if text not in {"true", "false"}:
+        raise OptionError(f"{name} is {text!r} but must be true or false")
+    return text == "true"
+
+
+def _require_no_slips(given: Mapping[str, str]) -> None:
+    known = {name.lower(): name for name in KNOWN}
+    for name in given:
+        if name in known or name.startswith(PREFIX):
+            continue
+        near = difflib.get_close_matches(name, known, n=1, cutoff=_SLIP)
+        if near:
+            raise OptionError(f"{name} is no option; {known[near[0]]} is one")
