@@ -28,6 +28,13 @@ TRANSACTIONAL_ID_PREFIX: Final = "tidelog-spark"
 _SLIP: Final = 0.85
 _PREFIX_CHARACTERS_MAX: Final = 128
 
+# The default first.
+_RELIABLE: Final = {
+    "acks": ("all", "-1"),
+    "request.required.acks": ("all", "-1"),
+    "enable.idempotence": ("true",),
+}
+
 _TEXT: Final = frozenset({"string", "binary"})
 _HEADERS: Final = frozenset({"array<struct<key:string,value:binary>>"})
 _INTEGER: Final = frozenset({"int"})
@@ -66,13 +73,27 @@ def sink_options(options: Mapping[str, str], columns: Mapping[str, str]) -> Sink
     _require_no_slips(given)
     topic = given.get("topic")
     keeps_time = _flag(given, "includeTimestamp", default=False)
+    kafka = writer_settings(given)
+    guarantee = _guarantee(given)
+    if guarantee is not Guarantee.AT_LEAST_ONCE:
+        _require_reliable(kafka)
     return SinkOptions(
-        kafka=writer_settings(given),
+        kafka=kafka,
         topic=topic,
         columns=_columns(columns, has_topic=topic is not None, keeps_time=keeps_time),
-        guarantee=_guarantee(given),
+        guarantee=guarantee,
         transactional_id_prefix=_prefix(given),
     )
+
+
+def _require_reliable(kafka: KafkaSettings) -> None:
+    for name, good in _RELIABLE.items():
+        value = kafka.get(name, good[0])
+        if value.lower() not in good:
+            raise OptionError(
+                f"kafka.{name} is {value}, but to write exactly once it has to be {good[0]}: leave "
+                "it out, or set deliveryGuarantee to at-least-once"
+            )
 
 
 def _columns(columns: Mapping[str, str], *, has_topic: bool, keeps_time: bool) -> tuple[str, ...]:

@@ -43,7 +43,6 @@ _POLL_S: Final = 0.1
 _FLUSH_S: Final = 1.0
 _DEFAULTS: Final = {
     "acks": "all",
-    "enable.idempotence": "true",
     # Keys go where the Java client and Spark's own sink would send them.
     "partitioner": "murmur2_random",
     "linger.ms": "20",
@@ -112,7 +111,9 @@ class _Transaction:
         self._identity = identity
         settings = _settings(options)
         settings.setdefault("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)
-        self._producer = Producer({**settings, "transactional.id": identity.name})
+        self._producer = Producer(
+            {**settings, "enable.idempotence": True, "transactional.id": identity.name}
+        )
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
         _insist(partial(self._producer.init_transactions, _CALL_S))
