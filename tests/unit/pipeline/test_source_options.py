@@ -1,4 +1,4 @@
-"""Options of a source: Spark's names, defaults and precedence; one sentence if one is wrong (X1)."""
+"""Options of a source: Spark's names, defaults, precedence; one sentence if one is wrong (X1)."""
 
 import pytest
 
@@ -142,7 +142,7 @@ def test_what_is_wrong_with_a_stream_is_named(options: dict[str, str], said: str
 
 @pytest.mark.parametrize("missing", ["kafka.bootstrap.servers", "subscribe"])
 def test_what_is_missing_is_named(missing: str) -> None:
-    with pytest.raises(OptionError, match=missing.split(".")[-1]):
+    with pytest.raises(OptionError, match=missing.rsplit(".", maxsplit=1)[-1]):
         batch_options(without(missing))
 
 
