@@ -69,11 +69,14 @@ def plan_partition(folder: PartitionFolder, wanted: Wanted) -> PartitionPlan:
     """
     log = list_segments(folder.path)
     end = find_end(log)
-    start_offset, end_offset = _range(folder, log, end, wanted)
-    transactions = Transactions(end_offset, ())
+    start_offset, end_offset, limit_offset = _range(folder, log, end, wanted)
+    transactions = Transactions(limit_offset, ())
     if wanted.is_committed_only and start_offset < end_offset:
-        transactions = find_transactions(log, end, start_offset=start_offset, end_offset=end_offset)
-        end_offset = max(start_offset, transactions.last_stable_offset)
+        # What was open where the range ends may be decided behind it.
+        transactions = find_transactions(
+            log, end, start_offset=start_offset, end_offset=limit_offset
+        )
+        end_offset = max(start_offset, min(end_offset, transactions.last_stable_offset))
     planning = _Planning(folder.partition, wanted, transactions, start_offset, end_offset)
     for segment in log.between(start_offset, end_offset) if start_offset < end_offset else ():
         is_last = segment.next_base_offset is None
@@ -84,18 +87,21 @@ def plan_partition(folder: PartitionFolder, wanted: Wanted) -> PartitionPlan:
 
 def _range(
     folder: PartitionFolder, log: PartitionLog, end: LogEnd, wanted: Wanted
-) -> tuple[int, int]:
+) -> tuple[int, int, int]:
+    """Where to begin and to end, and where everybody would have to end."""
     wanted_start, wanted_end = wanted.offsets.get(folder.partition, (0, OFFSET_END))
+    limit_offset = OFFSET_END
     if folder.high_watermark is not None and not wanted.is_beyond_high_watermark:
-        wanted_end = min(wanted_end, folder.high_watermark)
+        limit_offset = folder.high_watermark
     if (
         end.excess is not None
-        and wanted_end > end.offset
+        and min(wanted_end, limit_offset) > end.offset
         and not (end.is_torn and wanted.is_torn_tail_ignored)
     ):
         raise end.excess
+    limit_offset = min(limit_offset, end.offset)
     start_offset = max(wanted_start, folder.log_start_offset, log.segments[0].base_offset)
-    return start_offset, max(start_offset, min(wanted_end, end.offset))
+    return start_offset, max(start_offset, min(wanted_end, limit_offset)), limit_offset
 
 
 class _Planning:
