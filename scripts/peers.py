@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fetch the systems that tests and benchmarks run beside tidelog: Apache Kafka and ZooKeeper.
+"""Fetch the systems that tests and benchmarks run beside tidelog: Apache Kafka and others.
 
 `make peers` runs this file. It needs `mvn` and `java` on the machine and nothing else, not even
 tidelog's virtual environment, so only the standard library is used here. It is also the one place
@@ -9,6 +9,7 @@ that knows where Kafka's jars are; `tests/support` asks it. (`lab/zookeeper.py` 
         libs/*.jar
         manifest.txt                one line per jar: size in bytes, name
     $TIDELOG_PEERS/zookeeper-3.9.5/
+    $TIDELOG_PEERS/spark-kafka-4.2.0/
 
 Invariants:
 
@@ -33,6 +34,7 @@ from pathlib import Path
 
 KAFKA_VERSION = "4.3.0"
 ZOOKEEPER_VERSION = "3.9.5"
+CONNECTOR_VERSION = "4.2.0"
 POMS = Path(__file__).resolve().parent.parent / "peers"
 MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 ERROR_LINES_MAX = 20
@@ -66,6 +68,14 @@ ZOOKEEPER = Peer(
     "zookeeper", "ZooKeeper", ZOOKEEPER_VERSION, "Its servers are run from pyspark, if at all."
 )
 
+CONNECTOR = Peer(
+    "spark-kafka",
+    "Spark's Kafka connector",
+    CONNECTOR_VERSION,
+    "Tests and benchmarks that compare the two sources will be skipped.",
+)
+PEERS = (KAFKA, ZOOKEEPER, CONNECTOR)
+
 
 def peers_folder() -> Path:
     configured = os.environ.get("TIDELOG_PEERS")
@@ -74,6 +84,13 @@ def peers_folder() -> Path:
 
 def kafka_libs() -> Path:
     return KAFKA.folder / "libs"
+
+
+def connector_jars() -> list[Path]:
+    """What `spark.jars` has to name for Spark's own Kafka source; empty if it was not fetched."""
+    return (
+        sorted((CONNECTOR.folder / "libs").glob("*.jar")) if is_complete(CONNECTOR.folder) else []
+    )
 
 
 def missing_programs(programs: Iterable[str]) -> list[str]:
@@ -99,7 +116,7 @@ def is_complete(folder: Path) -> bool:
 
 def main() -> int:
     arguments = _parse_arguments()
-    return max(_provide(peer, is_optional=arguments.optional) for peer in (KAFKA, ZOOKEEPER))
+    return max(_provide(peer, is_optional=arguments.optional) for peer in PEERS)
 
 
 def _provide(peer: Peer, *, is_optional: bool) -> int:
@@ -117,7 +134,7 @@ def _provide(peer: Peer, *, is_optional: bool) -> int:
 
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description="Fetch Apache Kafka's and ZooKeeper's jars from Maven Central."
+        description="Fetch the jars of Apache Kafka, ZooKeeper and Spark's connector from Maven."
     )
     parser.add_argument(
         "--optional", action="store_true", help="exit 0 when mvn or java is missing, not 3"

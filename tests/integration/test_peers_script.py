@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.peers import KAFKA_VERSION, ZOOKEEPER_VERSION
+from scripts.peers import KAFKA, PEERS, Peer
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "peers.py"
 COPY_TWO_JARS = """#!/bin/sh
@@ -37,8 +37,9 @@ def test_jars_are_fetched_once(programs: Path, tmp_path: Path) -> None:
     _install(programs, mvn=COPY_TWO_JARS, java=NOTHING)
     first = _run(programs, tmp_path)
     assert first.returncode == 0
-    for libs in (_libs(tmp_path), _zookeeper_libs(tmp_path)):
-        assert sorted(path.name for path in libs.iterdir()) == ["one.jar", "two.jar"]
+    for peer in PEERS:
+        found = sorted(path.name for path in _libs(tmp_path, peer).iterdir())
+        assert found == ["one.jar", "two.jar"]
     _install(programs, mvn=FAIL_HALF_WAY, java=NOTHING)
     assert _run(programs, tmp_path).returncode == 0
 
@@ -87,9 +88,5 @@ def _run(programs: Path, tmp_path: Path, *options: str) -> subprocess.CompletedP
     )
 
 
-def _libs(tmp_path: Path) -> Path:
-    return tmp_path / "peers" / f"kafka-{KAFKA_VERSION}" / "libs"
-
-
-def _zookeeper_libs(tmp_path: Path) -> Path:
-    return tmp_path / "peers" / f"zookeeper-{ZOOKEEPER_VERSION}" / "libs"
+def _libs(tmp_path: Path, peer: Peer = KAFKA) -> Path:
+    return tmp_path / "peers" / peer.folder.name / "libs"
