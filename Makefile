@@ -60,7 +60,7 @@ format: $(VENV)/.dev ## Format the code
 bench: $(VENV)/.dev peers-if-possible ## Run the benchmarks; ARGS is passed on
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-peers: python ## Fetch the jars of Apache Kafka and ZooKeeper, which tests and benchmarks run beside us
+peers: python ## Fetch the jars of Apache Kafka, ZooKeeper and Spark's connector, which tests and benchmarks run beside us
 	@$(PYTHON) scripts/peers.py
 
 constraints: $(VENV)/.dev ## Resolve constraints.txt anew
