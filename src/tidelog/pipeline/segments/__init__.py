@@ -20,6 +20,7 @@ from tidelog.pipeline.segments.planning import PartitionPlan, Wanted, plan_parti
 from tidelog.pipeline.segments.reading import read_slice
 from tidelog.pipeline.segments.replicas import ReadableRange, choose_replicas, readable_range
 from tidelog.pipeline.segments.slices import SegmentSlice, pack_slices
+from tidelog.pipeline.segments.times import first_offset_from
 
 __all__ = [
     "DamagedSegment",
@@ -33,6 +34,7 @@ __all__ = [
     "Wanted",
     "choose_replicas",
     "find_partitions",
+    "first_offset_from",
     "pack_slices",
     "plan_partition",
     "read_slice",

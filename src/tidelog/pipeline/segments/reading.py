@@ -31,7 +31,8 @@ from tidelog.records.columns import TIMESTAMP_MS_MAX, ColumnBuilder, new_column_
 from tidelog.records.record import UNCOMPRESSED_BYTES_MAX
 from tidelog.storage.segment import WALK
 
-CHUNK_BYTES: Final = 4 * 1024 * 1024
+CHUNK_BYTES: Final = 1024 * 1024
+"""Read at once, unless a batch is larger. What fits into a cache is read faster twice."""
 ROWS_BYTES: Final = 4 * 1024 * 1024
 """Keys, values and headers of the rows of an Arrow batch: about so much, or one batch's."""
 ROWS_MAX: Final = 65_536
