@@ -32,6 +32,7 @@ FOLDERS_DEPTH_MAX: Final = 4
 _INTERNAL: Final = "__"
 _SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/*")
 _SET_ASIDE: Final = re.compile(r"(.+)\.[0-9a-f]{32}-(?:delete|stray|future)")
+_SET_ASIDE_ENDINGS: Final = ("-delete", "-stray", "-future")
 _DISK: Final = RealDisk()
 
 
@@ -57,39 +58,46 @@ def find_partitions(
     Raises OptionError for a path with nothing in it.
     """
     found: dict[Path, PartitionFolder] = {}
-    numbers: dict[Path, int] = {}
     checkpoints = _Checkpoints()
-    for path in _expanded(paths):
-        folders = list(_partitions_in(path, topics))
+    for pattern in _patterns(paths):
+        folders = [each for path in _matching(pattern) for each in _partitions_in(path, topics)]
         if not folders and topics is None:
             raise OptionError(
-                f"{PATH_OPTION} {path} has no partitions in it: a partition is a folder such as "
+                f"{PATH_OPTION} {pattern} has no partitions in it: a partition is a folder such as "
                 "orders-3 that holds .log files"
             )
         for partition, folder in folders:
             key = folder.resolve()
             if key not in found:
-                numbers[key] = len(numbers)
                 found[key] = checkpoints.folder(partition, folder)
-    return sorted(
-        found.values(), key=lambda folder: (folder.partition, numbers[folder.path.resolve()])
-    )
+    return sorted(found.values(), key=lambda folder: folder.partition)
 
 
-def _expanded(paths: Iterable[str]) -> Iterator[Path]:
-    """Each path that is there."""
+def _patterns(paths: Iterable[str]) -> Iterator[str]:
+    """A path or pattern at a time."""
     for text in paths:
-        local = _local(text)
-        # A folder may have a comma in its name, and characters that mean something in a pattern.
-        for pattern in [local] if Path(local).exists() else local.split(","):
-            stripped = _local(pattern.strip())
-            if not stripped:
-                continue
-            is_there = Path(stripped).exists()
-            matching = [stripped] if is_there else sorted(glob.glob(stripped))  # noqa: PTH207
-            if not matching:
-                raise OptionError(f"{PATH_OPTION} {stripped} does not exist")
-            yield from (Path(each) for each in matching)
+        local = _local(text.strip())
+        # A folder may have a comma in its name.
+        if Path(local).exists():
+            yield local
+        else:
+            yield from (_local(part.strip()) for part in local.split(",") if part.strip())
+
+
+def _matching(pattern: str) -> list[Path]:
+    """What is there under this name; what `*` matches by chance was not asked for by name."""
+    if Path(pattern).exists():
+        return [Path(pattern)]
+    name = Path(pattern).name
+    matching = [Path(each) for each in sorted(glob.glob(pattern))]  # noqa: PTH207 - absolute ones
+    if not matching:
+        raise OptionError(f"{PATH_OPTION} {pattern} does not exist")
+    return [
+        path
+        for path in matching
+        if (name.startswith(_INTERNAL) or not path.name.startswith(_INTERNAL))
+        and (name.endswith(_SET_ASIDE_ENDINGS) or not _SET_ASIDE.fullmatch(path.name))
+    ]
 
 
 def _local(text: str) -> str:

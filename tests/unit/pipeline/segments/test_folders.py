@@ -75,6 +75,16 @@ def test_by_patterns(data: Path) -> None:
     assert len(found(data / "broker-*" / "logs" / "orders-*")) == 4
 
 
+def test_a_pattern_means_only_what_it_says(data: Path) -> None:
+    """Checkpoints, internal topics and folders that are being deleted match it by chance."""
+    log_dir = data / "broker-1" / "logs"
+    make(log_dir / layout.delete_folder_name(ORDERS_0, UNIQUE))
+    assert found(log_dir / "*") == found(log_dir)
+    assert found(log_dir / "orders-*") == found(log_dir)
+    with pytest.raises(OptionError, match=r"path .*/\*\.properties has no partitions in it"):
+        found(log_dir / "*.properties")
+
+
 def test_what_is_found_twice_is_there_once(data: Path) -> None:
     log_dir = data / "broker-1" / "logs"
     assert found(data, log_dir, log_dir / "orders-0") == found(data)
