@@ -24,6 +24,7 @@ from tidelog.records.batch import (
     checksum_matches,
     read_header,
 )
+from tidelog.records.record import UNCOMPRESSED_BYTES_MAX
 from tidelog.storage import layout
 from tidelog.storage.offset_index import OFFSET_ENTRY
 from tidelog.storage.scan import batch_headers
@@ -49,8 +50,8 @@ class IndexedSegment:
         self.files = files
         self.file = ReadOnlyFile(files.path(layout.LOG))
         self.end_position = self.file.size_bytes if end_position is None else end_position
-        self._offsets = _entries(files, layout.OFFSET_INDEX, OFFSET_ENTRY, used_field=_POSITION)
-        self._times = _entries(files, layout.TIME_INDEX, TIME_ENTRY, used_field=_TIMESTAMP)
+        self._offsets = _Entries(files, layout.OFFSET_INDEX, OFFSET_ENTRY, used_field=_POSITION)
+        self._times = _Entries(files, layout.TIME_INDEX, TIME_ENTRY, used_field=_TIMESTAMP)
 
     def __enter__(self) -> "IndexedSegment":
         return self
@@ -147,31 +148,38 @@ def intact_header(file: ReadOnlyFile, position: int) -> BatchHeader | None:
         header = read_header(file.read(position, HEADER_SIZE_BYTES), 0)
     except CorruptBatch:
         return None
-    if header.size_bytes > file.size_bytes - position or header.last_offset_delta < 0:
+    left_bytes = min(file.size_bytes - position, UNCOMPRESSED_BYTES_MAX)
+    if header.size_bytes > left_bytes or header.last_offset_delta < 0:
         return None
     batch = file.read(position, header.size_bytes)
     return header if checksum_matches(batch, 0, header.size_bytes) else None
 
 
-def _entries(
-    files: SegmentFiles, suffix: str, entry: struct.Struct, *, used_field: int
-) -> "_Entries":
-    file = ReadOnlyFile(files.path(suffix)) if suffix in files.suffixes else None
-    return _Entries(file, entry, used_field=used_field)
-
-
 class _Entries:
-    """Pairs of growing numbers in a file. Kafka makes the file of a segment that is being written
-    longer than it needs and fills it with zeros."""
+    """Pairs of growing numbers in a file, which is opened when it is needed.
 
-    def __init__(self, file: ReadOnlyFile | None, entry: struct.Struct, *, used_field: int) -> None:
-        self._file = file
+    Kafka makes the file of a segment that is being written longer than it needs, and fills it with
+    zeros.
+    """
+
+    def __init__(
+        self, files: SegmentFiles, suffix: str, entry: struct.Struct, *, used_field: int
+    ) -> None:
+        """`used_field` of an entry is not 0."""
+        self._path = files.path(suffix) if suffix in files.suffixes else None
+        self._file: ReadOnlyFile | None = None
         self._entry = entry
-        self.count = 0
-        if file is not None:
-            self.count = file.size_bytes // entry.size
-            if self.count and self.entry(self.count - 1)[used_field] == 0:
-                self.count = self._first(lambda pair: pair[used_field] == 0)
+        self._used_field = used_field
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        if self._file is None and self._path is not None:
+            self._file = ReadOnlyFile(self._path)
+            self._count = self._file.size_bytes // self._entry.size
+            if self._count and self.entry(self._count - 1)[self._used_field] == 0:
+                self._count = self._first(lambda pair: pair[self._used_field] == 0)
+        return self._count
 
     def floor(self, key: int, *, field: int) -> tuple[int, int] | None:
         """The last entry whose `field` is at most `key`."""

@@ -52,11 +52,6 @@ class ReadOnlyFile:
             raise self._unreadable(error) from error
         return filled
 
-    def read_ahead(self) -> None:
-        """Let the system know that the file is read from front to back."""
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
-
     def _unreadable(self, error: OSError) -> SegmentError:
         return SegmentError(f"cannot read {self.path}: {error.strerror}")
 

@@ -76,7 +76,6 @@ def _added(slice_: SegmentSlice, builder: ColumnBuilder) -> Iterator[None]:
     """Put the records of one batch after the other into `builder`."""
     visible = VisibleBatches(is_committed_only=slice_.is_committed_only)
     with ReadOnlyFile(slice_.path) as file:
-        file.read_ahead()
         for chunk in _Chunks(file, slice_):
             aborted = with_records_between(
                 slice_.aborted, offset=chunk.first_offset, end_offset=chunk.end_offset

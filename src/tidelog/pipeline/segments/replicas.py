@@ -9,7 +9,9 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple
 
+from tidelog.base.ids import NO_OFFSET
 from tidelog.pipeline.errors import OptionError
+from tidelog.pipeline.segments.errors import SegmentError
 from tidelog.pipeline.segments.folders import PATH_OPTION, PartitionFolder
 from tidelog.pipeline.segments.log_end import find_end
 from tidelog.pipeline.segments.partition_log import list_segments
@@ -52,5 +54,8 @@ def _chosen(replicas: list[PartitionFolder]) -> PartitionFolder:
 
 
 def _reach(folder: PartitionFolder) -> tuple[int, int]:
-    found = readable_range(folder, is_beyond_high_watermark=False)
+    try:
+        found = readable_range(folder, is_beyond_high_watermark=False)
+    except SegmentError:
+        return NO_OFFSET, 0  # What is wrong is said if there is no other.
     return found.end_offset, -found.start_offset

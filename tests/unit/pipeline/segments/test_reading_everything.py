@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.pipeline.segments.partition_files import (
@@ -99,7 +99,6 @@ def lose(log_folder: LogFolder, lost: Lost) -> None:
                 log_folder.disk.remove(log_folder.folder / name)
 
 
-@settings(deadline=None)
 @given(
     written=st.lists(batches, min_size=1, max_size=25),
     segment_bytes=st.integers(200, 3_000),

@@ -49,6 +49,12 @@ def test_of_equal_ones_the_one_that_was_given_first(tmp_path: Path) -> None:
     assert choose_replicas([two, one]) == [two]
 
 
+def test_one_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
+    ahead, behind = replica(tmp_path, 9), replica(tmp_path, 5)
+    (ahead.path / f"{0:020d}.log.swap").touch()
+    assert choose_replicas([ahead, behind]) == [behind]
+
+
 def test_folders_of_two_topics_of_one_name_are_not_replicas(tmp_path: Path) -> None:
     one = replica(tmp_path, 5, topic_id=TopicId(UUID(int=1)))
     two = replica(tmp_path, 5, topic_id=TopicId(UUID(int=2)))

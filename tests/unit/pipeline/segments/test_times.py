@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.pipeline.segments.partition_files import folder_of, new_partition
@@ -16,7 +16,6 @@ from tidelog.storage.disk import RealDisk
 times_ms = st.integers(NOW_MS - 20, NOW_MS + 20)
 
 
-@settings(deadline=None)
 @given(
     batches=st.lists(st.lists(times_ms, min_size=1, max_size=4), min_size=1, max_size=20),
     segment_bytes=st.integers(150, 1_500),

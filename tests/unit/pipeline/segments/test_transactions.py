@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.pipeline.segments.partition_files import (
@@ -44,7 +44,6 @@ def offsets(log_folder: LogFolder) -> list[int]:
     return [row.offset for row in read(folder_of(log_folder.folder), COMMITTED)]
 
 
-@settings(deadline=None)
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from([1, 2, 3]), st.sampled_from([None, None, None, COMMIT, ABORT])),
@@ -158,7 +157,6 @@ def test_a_slice_carries_the_transactions_of_its_own_records_alone(log_folder: L
     assert all(len(each.aborted) <= 2 for each in plan.slices)
 
 
-@settings(deadline=None)
 @given(
     steps=st.lists(
         st.tuples(
