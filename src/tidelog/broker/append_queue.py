@@ -58,6 +58,11 @@ class QueuedAppend(NamedTuple):
     is_rewritten: bool
     sent: SentIds | None
 
+    @property
+    def size_bytes(self) -> int:
+        """What it takes of the broker's memory."""
+        return len(self.records) + (0 if self.sent is None else self.sent.size_bytes)
+
 
 class AppendQueue:
     """The queue of one partition, and the only one who rolls its log."""
@@ -196,7 +201,10 @@ class AppendQueue:
         self._set_busy(False)
         error = rewritten.exception()
         if error is None:
-            self._replace_head(bytearray(rewritten.result()))
+            records = bytearray(rewritten.result())
+            self._replace_head(
+                self._appends[0]._replace(records=records, is_rewritten=True, sent=None)
+            )
         else:
             self._refuse_head(error)
         self._go_on()
@@ -205,7 +213,7 @@ class AppendQueue:
         self._set_busy(False)
         error = read.exception()
         if error is None:
-            self._appends[0] = self._appends[0]._replace(sent=read.result())
+            self._replace_head(self._appends[0]._replace(sent=read.result()))
         else:
             self._refuse_head(error)
         self._go_on()
@@ -220,16 +228,16 @@ class AppendQueue:
         self._pop()
         settle(self._refused(_as_refusal(error)))
 
-    def _replace_head(self, rewritten: bytearray) -> None:
+    def _replace_head(self, prepared: QueuedAppend) -> None:
         before = self._appends[0]
-        self._appends[0] = before._replace(records=rewritten, is_rewritten=True, sent=None)
-        self._memory.hold(len(rewritten))
-        self._memory.release(len(before.records))
+        self._appends[0] = prepared
+        self._memory.hold(prepared.size_bytes)
+        self._memory.release(before.size_bytes)
 
     def _pop(self) -> None:
         popped = self._appends.popleft()
         self._find_out_who_waits()
-        self._memory.release(len(popped.records))
+        self._memory.release(popped.size_bytes)
 
     def _set_busy(self, is_busy: bool) -> None:
         self.is_busy = is_busy

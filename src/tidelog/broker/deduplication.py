@@ -54,6 +54,7 @@ from tidelog.records.control import ControlType, TransactionEnd
 from tidelog.records.digest import BatchDigest, BatchKind, data_kind, summed_up
 from tidelog.records.ids import IdSource, fingerprint
 from tidelog.records.producer import ProducedBatch
+from tidelog.records.validation import BatchLimits
 from tidelog.storage.digests import DigestReader, IdSearch, first_needed, write_ids_file
 from tidelog.storage.log import Log
 
@@ -245,13 +246,13 @@ class Deduplicator:
         sent: SentIds | None,
         *,
         timestamp_ms: int,
-        level: int | None,
+        limits: BatchLimits,
     ) -> Preparation | Unseen:
         """What is to be appended of a client's batch, or what a thread has to do first.
 
         Raises RequestRefused if its ids cannot be read, or whether they were seen is not decided.
         `sent` is what a thread made of it. `timestamp_ms` is that which the batch will have, and
-        `level` that at which the topic wants it compressed.
+        `limits` are the topic's.
         """
         if not self.is_current:
             return Preparation.CATCH_UP
@@ -265,7 +266,7 @@ class Deduplicator:
             return Unseen(None, header, b"", seen)
         return _left(
             without_duplicates(
-                header, records, entries, seen, log_time_ms=self._log_time_ms, level=level
+                header, records, entries, seen, log_time_ms=self._log_time_ms, limits=limits
             ),
             seen,
         )
@@ -363,7 +364,7 @@ class Deduplicator:
         records: bytearray,
         sent: SentIds | None,
         *,
-        level: int | None,
+        limits: BatchLimits,
     ) -> "asyncio.Future[SentIds | None]":
         """Have a thread do what `look` or `told_offset` has just asked for."""
         asked, self._asked = self._asked, None
@@ -379,7 +380,7 @@ class Deduplicator:
             self._settings.source,
             question,
             is_new=is_new,
-            level=level,
+            limits=limits,
         )
         ready.add_done_callback(self._on_prepared)
         return ready

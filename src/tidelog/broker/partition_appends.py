@@ -220,8 +220,9 @@ class PartitionAppends(ServedPartition):
         assert deduplicator is not None
         is_stamped = self._is_log_append_time
         asked_ms = judged_ms(sent, now_ms) if is_stamped else header.max_timestamp_ms
-        level = self._limits.level_of(header.codec)
-        unseen = deduplicator.look(header, records, sent, timestamp_ms=asked_ms, level=level)
+        unseen = deduplicator.look(
+            header, records, sent, timestamp_ms=asked_ms, limits=self._limits
+        )
         if isinstance(unseen, Preparation):
             return unseen
         seen, told_offset = unseen.seen, unseen.first_copy_offset
@@ -497,10 +498,7 @@ class PartitionAppends(ServedPartition):
             nothing.set_result(None)
             return nothing
         return self.deduplicator.prepare(
-            preparation,
-            append.records,
-            append.sent,
-            level=self._limits.level_of(read_header(append.records, 0).codec),
+            preparation, append.records, append.sent, limits=self._limits
         )
 
     def _on_rolled(self, rolled: "asyncio.Future[None]") -> None:

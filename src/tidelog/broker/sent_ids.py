@@ -16,6 +16,7 @@ from tidelog.records.record import (
     uncompressed_payload,
     uncompressed_within,
 )
+from tidelog.records.validation import BatchLimits, require_size
 
 NOTHING = Kept(b"", record_count=0, max_timestamp_delta_ms=-1)
 
@@ -56,6 +57,11 @@ class SentIds(NamedTuple):
     judgement: Judgement
     rest: Rest | None
     """Without what was judged to be duplicates, if there are some and there is to be one."""
+
+    @property
+    def size_bytes(self) -> int:
+        rest_bytes = 0 if self.rest is None else len(self.rest.records) + len(self.rest.entries)
+        return len(self.entries) + rest_bytes
 
 
 def entries_of(
@@ -111,11 +117,12 @@ def without_duplicates(
     seen: Duplicates,
     *,
     log_time_ms: int,
-    level: int | None,
+    limits: BatchLimits,
 ) -> Rest:
     """The batch without the records that were seen, of which it has sent `entries`.
 
-    What is left is compressed at `level`; None: the codec's own default.
+    It is compressed anew, and takes more than it did where its sender did that better. Raises
+    RequestRefused if that is more than the topic takes: readers may not get past it.
     """
     if seen.record_count == header.record_count:
         kept = NOTHING  # What is in it need not be looked at again.
@@ -124,7 +131,10 @@ def without_duplicates(
         payload = uncompressed_payload(header, records)
         kept = without(payload, header.record_count, seen.deltas)
         left = entries_without(entries, seen.deltas)
-    return Rest(rewritten(header, kept, log_time_ms=log_time_ms, level=level), left)
+    level = limits.level_of(header.codec)
+    smaller = rewritten(header, kept, log_time_ms=log_time_ms, level=level)
+    require_size(len(smaller), limits)
+    return Rest(smaller, left)
 
 
 def prepared(
@@ -135,12 +145,13 @@ def prepared(
     question: Question,
     *,
     is_new: bool,
-    level: int | None,
+    limits: BatchLimits,
 ) -> SentIds:
     """All that has to be known of a batch, which may take a while.
 
     `sent`: what was read of it before. Only of one that is new, and not of one that was stored
-    already, the rest is wanted. Raises RequestRefused if its records cannot be read.
+    already, the rest is wanted. Raises RequestRefused if its records cannot be read, or if what
+    is left of them is too large.
     """
     if sent is None or sent.source != source:
         entries = entries_of(header, records, source, max_bytes=UNCOMPRESSED_BYTES_MAX)
@@ -150,7 +161,7 @@ def prepared(
     seen, rest = judgement.seen, None
     if is_new and seen is not None and not leaves_nothing(header, seen):
         rest = without_duplicates(
-            header, records, entries, seen, log_time_ms=question.asked.log_time_ms, level=level
+            header, records, entries, seen, log_time_ms=question.asked.log_time_ms, limits=limits
         )
     return SentIds(source, entries, judgement, rest)
 

@@ -184,9 +184,14 @@ def rewrite(records: BytesLike, limits: BatchLimits, *, now_ms: int) -> BytesLik
         header._replace(attributes=attributes),
         compress(limits.compression, payload, level=limits.compression_level),
     )
-    if len(rewritten) > limits.max_message_bytes or len(rewritten) > limits.segment_bytes:
-        raise _too_large(len(rewritten), limits)
+    require_size(len(rewritten), limits)
     return rewritten
+
+
+def require_size(size_bytes: int, limits: BatchLimits) -> None:
+    """Raise RequestRefused for a batch that the topic does not take, whoever made it."""
+    if size_bytes > limits.max_message_bytes or size_bytes > limits.segment_bytes:
+        raise _too_large(size_bytes, limits)
 
 
 def _is_sound(header: BatchHeader, payload: BytesLike, limits: BatchLimits, now_ms: int) -> bool:

@@ -3,6 +3,7 @@
 from random import Random
 from unittest.mock import patch
 
+import lz4.frame
 import pytest
 
 from tests.support.batches import NOW_MS, with_payload
@@ -24,7 +25,7 @@ from tests.unit.broker.world import (
 )
 from tidelog.base.errors import ErrorCode
 from tidelog.base.ids import Offset
-from tidelog.broker import sent_ids
+from tidelog.broker import deduplication, sent_ids
 from tidelog.broker.append_terms import FromClient
 from tidelog.broker.deduplication import AT_ONCE_BYTES
 from tidelog.broker.shortcuts import NO_SHORTCUTS, SHORTCUTS, Shortcuts
@@ -121,6 +122,33 @@ def dropped(world: World) -> int:
     found = world.runner("t").deduplicator
     assert found is not None
     return found.dropped_records
+
+
+def better_compressed(*ids: str) -> bytearray:
+    """Which repeats what is further back than the broker looks, when it compresses it anew."""
+    value = Random(1).randbytes(60_000)
+    plain = batch(*ids, codec=Codec.LZ4, value=value)
+    payload = bytes(uncompressed_payload(read_header(plain, 0), plain))
+    return with_payload(plain, lz4.frame.compress(payload, block_linked=True, compression_level=9))
+
+
+@pytest.mark.parametrize("at_once_bytes", [0, 2**30])
+@in_virtual_time
+async def test_rest_that_is_larger_than_a_batch_may_be_is_refused(at_once_bytes: int) -> None:
+    """Readers would not get past it; by the loop and by a thread."""
+    async with broker_world() as world:
+        await topic(world, max_message_bytes="100000")
+        await send(world, batch("a"))
+        sent = better_compressed("a", "b", "c", "d")
+        assert len(sent) < 100_000
+        with (
+            patch.object(deduplication, "AT_ONCE_BYTES", at_once_bytes),
+            patch.object(deduplication, "AT_ONCE_UNCOMPRESSED_BYTES", at_once_bytes),
+        ):
+            refused = await send(world, sent)
+        assert refused.code == ErrorCode.MESSAGE_TOO_LARGE
+        assert stored_ids(world) == [(0, "a")]
+        assert (await send(world, better_compressed("b", "c", "d"))).base_offset == 1
 
 
 @CODECS

@@ -206,6 +206,24 @@ async def test_what_was_made_of_a_batch_that_is_refused_goes_with_the_answer(
 
 
 @in_virtual_time
+async def test_what_was_made_of_a_batch_counts_as_held_while_it_waits() -> None:
+    """For a new segment, behind what threads have to do for others."""
+    async with broker_world() as world:
+        sent = batch(*MANY, value=bytes(50_000))
+        await topic(world, segment_bytes=str(2**20 + 100))
+        await send(world, batch("a", value=bytes(1_000_000)))
+        world.executor.hold(URGENT)
+        produced = await send(world, sent)
+        assert world.request_memory.held_bytes == len(sent)
+        await step(world)
+        assert world.executor.waiting(URGENT) == 1
+        assert world.request_memory.held_bytes > len(sent) + 5 * 50_000
+        world.executor.release(URGENT)
+        await world.settle()
+        assert (produced.code, world.request_memory.held_bytes) == (ErrorCode.NONE, 0)
+
+
+@in_virtual_time
 async def test_table_that_has_to_grow_does_so_on_a_thread(calls: list[str]) -> None:
     async with broker_world() as world:
         await begun(world, calls)

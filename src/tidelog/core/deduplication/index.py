@@ -207,7 +207,6 @@ class IdIndex:
     def on_batch(self, digest: BatchDigest) -> None:
         """The log has this batch next, whoever wrote it."""
         assert digest.base_offset >= self.end_offset, (digest, self.end_offset)
-        self.end_offset = Offset(digest.last_offset + 1)  # I1
         match digest.kind:
             case BatchKind.COMMIT:
                 self._settle(digest.producer_id, is_committed=True)
@@ -217,13 +216,16 @@ class IdIndex:
                 pass
             case BatchKind.PLAIN | BatchKind.TRANSACTIONAL:
                 self._add(digest)
+        # Last: who could not be told of the ids, for want of memory, must not take them for known.
+        self.end_offset = Offset(digest.last_offset + 1)  # I1
         self._forget(len(digest.entries) // ENTRY.size)
 
     def _add(self, digest: BatchDigest) -> None:
         self.log_time_ms = max(self.log_time_ms, digest.max_timestamp_ms)
         if not digest.entries:
             return
-        is_pending = digest.kind is BatchKind.TRANSACTIONAL
+        # Without a producer there is no marker to come, nor a transaction that it would end.
+        is_pending = digest.kind is BatchKind.TRANSACTIONAL and digest.producer_id >= 0
         first = self._table.add(digest.entries, digest.base_offset, self.log_time_ms, is_pending)
         if is_pending:
             producer_id, count = digest.producer_id, len(digest.entries) // ENTRY.size

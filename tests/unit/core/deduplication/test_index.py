@@ -2,6 +2,7 @@
 
 from array import array
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
 import pytest
 from hypothesis import strategies as st
@@ -196,6 +197,21 @@ def test_id_in_another_open_transaction_is_undecided(producer: int) -> None:
     with pytest.raises(RequestRefused) as refused:
         judge(seen, 2, 1, producer=producer)
     assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+@pytest.mark.parametrize("producer", [NO_PRODUCER_ID, -5])
+def test_ids_of_a_transaction_without_a_producer_wait_for_no_marker(producer: int) -> None:
+    """There will be none: nobody could send them again for as long as the window is."""
+    seen = index()
+    seen.on_batch(in_transaction(0, 1, producer=producer))
+    assert judge(seen, 1) == dropped((0, 0))
+
+
+def test_index_that_could_not_take_ids_does_not_say_that_it_has_them() -> None:
+    seen = index()
+    with patch.object(IdIndex, "_add", side_effect=MemoryError), pytest.raises(MemoryError):
+        seen.on_batch(batch(0, 1))
+    assert seen.end_offset == 0
 
 
 def test_ids_of_transactions_that_take_turns_are_told_apart() -> None:
