@@ -70,7 +70,10 @@ def wait_for_more(workload: Workload) -> None:
 
 @pytest.mark.parametrize("coordination", ["sqlite", "zookeeper"])
 def test_rolling_restart_costs_no_record_and_no_error(
-    coordination: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+    coordination: str,
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
     cluster: ThreeBrokers = request.getfixturevalue(f"{coordination}_cluster")
     admin = cluster.admin()
@@ -85,6 +88,7 @@ def test_rolling_restart_costs_no_record_and_no_error(
         partition_count=PARTITION_COUNT,
         producers_per_partition=2,
         consumers=1,
+        ledger_folder=tmp_path,
     )
     workload.start()
     try:

@@ -28,7 +28,9 @@ from tidelog.cli.record_source import (
 from tidelog.cli.reliability import require_reliable_topic
 from tidelog.cli.sending import Outcome, Pacer, send_all
 from tidelog.client.errors import ClientError
+from tidelog.client.noted_records import NotedRecords
 from tidelog.client.producer import ANY_PARTITION, ProducerConfig, RecordProducer
+from tidelog.client.record_ids import DEFAULT_ID_SOURCE, parse_id_source
 
 # librdkafka sends nothing larger.
 RECORD_BYTES_MAX: Final = 1_000_000_000
@@ -116,6 +118,24 @@ def run(
     compression: Annotated[
         Compression, typer.Option("--compression", "-z", help="How batches are packed.")
     ] = Compression.NONE,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Write down what becomes of each record, for `tidelog pipeline verify`; in a "
+            "folder, a file of its own.",
+        ),
+    ] = None,
+    id_source: Annotated[
+        str | None,
+        typer.Option(
+            "--id",
+            metavar="WHERE",
+            help="With --ledger: where records have their ids, header:NAME, key or json:$.NAME; a "
+            "header is added where it is missing.",
+            show_default=str(DEFAULT_ID_SOURCE),
+        ),
+    ] = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     as_json: JsonOption = False,
 ) -> int:
@@ -138,7 +158,8 @@ def run(
     if profile is Profile.RELIABLE and acks not in {Acks.ALL, Acks.MINUS_ONE}:
         raise ConfigError(f"--profile reliable needs --acks all, but --acks is {acks}")
     config = ProducerConfig(acks=acks.value, compression_type=compression.value)
-    producer = RecordProducer(bootstrap, topic, config)
+    noted = _noted_records(topic, ledger, id_source)
+    producer = RecordProducer(bootstrap, topic, config, noted)
     _require_partition(producer, topic, partition)
     if profile is Profile.RELIABLE:
         require_reliable_topic(bootstrap, topic)
@@ -162,6 +183,15 @@ def parse_rate(text: str) -> float:
     if found is None or float(found[1]) == 0:
         raise ConfigError(f"--rate is '{text}' but must be records per second, like 1000/s")
     return float(found[1])
+
+
+def _noted_records(topic: str, ledger: Path | None, id_source: str | None) -> NotedRecords | None:
+    if ledger is None:
+        if id_source is not None:
+            raise ConfigError("--id says where --ledger finds ids, but there is no --ledger")
+        return None
+    source = DEFAULT_ID_SOURCE if id_source is None else parse_id_source("--id", id_source)
+    return NotedRecords(ledger, topic=topic, id_source=source)
 
 
 def _parse_header(text: str) -> tuple[str, bytes]:

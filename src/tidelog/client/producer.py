@@ -6,14 +6,17 @@ records are unacknowledged.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tidelog.client.bootstrap import require_reachable
 from tidelog.client.errors import ClientError, RequestFailed
+from tidelog.client.ledger import LedgerEntry
+from tidelog.client.noted_records import NotedRecords
 from tidelog.client.translation import failure, translated
 
 QUEUE_KBYTES_MAX: Final = 64 * 1024
@@ -30,6 +33,7 @@ _ILLEGAL_NAME: Final = "TOPIC_EXCEPTION"
 _NOT_YET: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE", "_UNKNOWN_TOPIC"})
 
 Headers = Sequence[tuple[str, bytes | None]]
+OnDelivery = Callable[[KafkaError | None, Message], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +48,21 @@ class ProducerConfig:
 class RecordProducer:
     """Sends to one topic. With acks=all it is idempotent: a retry leaves no second copy (D2)."""
 
-    def __init__(self, bootstrap: str, topic: str, config: ProducerConfig) -> None:
-        """Raises ClusterUnreachable at once if nobody listens at `bootstrap`."""
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        config: ProducerConfig,
+        noted: NotedRecords | None = None,
+    ) -> None:
+        """Raises ClusterUnreachable at once if nobody listens at `bootstrap`.
+
+        `noted` keeps a ledger of what becomes of each record.
+        """
         require_reachable(bootstrap, timeout_s=CONNECT_TIMEOUT_S)
         self._bootstrap = bootstrap
         self._topic = topic
+        self._noted = noted
         self._first_error: KafkaError | None = None
         self.sent = 0
         self.sent_bytes = 0
@@ -68,7 +82,7 @@ class RecordProducer:
                     "queue.buffering.max.kbytes": QUEUE_KBYTES_MAX,
                     "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
                     # A call per acknowledged record would cost more than sending it.
-                    "delivery.report.only.error": True,
+                    "delivery.report.only.error": noted is None,
                     "on_delivery": self._on_delivery,
                     "log_level": 0,
                 }
@@ -121,7 +135,11 @@ class RecordProducer:
         timestamp_ms: int = 0,
     ) -> None:
         """Hand over one record; waits while the queue is full. No timestamp (0) means now."""
-        while not self._try_send(key, value, headers, partition, timestamp_ms):
+        on_delivery: OnDelivery | None = None
+        if self._noted is not None:
+            headers, entry = self._noted.note(key=key, value=value, headers=headers)
+            on_delivery = partial(self._on_noted_delivery, self._noted, entry)
+        while not self._try_send(key, value, headers, partition, timestamp_ms, on_delivery):
             self._producer.poll(_QUEUE_FULL_WAIT_S)
         self.sent += 1
         self.sent_bytes += len(key or b"") + len(value or b"")
@@ -135,7 +153,10 @@ class RecordProducer:
     def flush(self, *, timeout_s: float) -> int:
         """Wait until everything is acknowledged or failed; how many are still in flight."""
         with translated(self._bootstrap):
-            return self._producer.flush(timeout_s)
+            in_flight = self._producer.flush(timeout_s)
+        if self._noted is not None:
+            self._noted.flush()
+        return in_flight
 
     def _try_send(
         self,
@@ -144,6 +165,7 @@ class RecordProducer:
         headers: Headers,
         partition: int,
         timestamp_ms: int,
+        on_delivery: OnDelivery | None,
     ) -> bool:
         try:
             self._producer.produce(
@@ -153,6 +175,7 @@ class RecordProducer:
                 partition=partition,
                 headers=list(headers) or None,
                 timestamp=timestamp_ms,
+                on_delivery=on_delivery,
             )
         except BufferError:
             return False
@@ -166,3 +189,13 @@ class RecordProducer:
         self.failed += 1
         if self._first_error is None:
             self._first_error = error
+
+    def _on_noted_delivery(
+        self, noted: NotedRecords, entry: LedgerEntry, error: KafkaError | None, message: Message
+    ) -> None:
+        self._on_delivery(error, message)
+        partition, offset = message.partition(), message.offset()
+        if error is not None:
+            noted.failed(entry, error.name())
+        elif partition is not None and offset is not None:
+            noted.acknowledged(entry, partition=partition, offset=offset)

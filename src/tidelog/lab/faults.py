@@ -37,6 +37,7 @@ TOPIC: Final = "faults"
 REPLICATION_FACTOR: Final = 3
 SESSION_TIMEOUT_S: Final = 2.0
 HISTORY_FILE: Final = "faults.txt"
+LEDGER_FOLDER: Final = "ledger"
 _MIN_INSYNC_REPLICAS: Final = 2
 _PRODUCERS_PER_PARTITION: Final = 2
 _CONSUMERS: Final = 2
@@ -196,6 +197,7 @@ class _FaultLab:
             partition_count=self._run.partition_count,
             producers_per_partition=_PRODUCERS_PER_PARTITION,
             consumers=_CONSUMERS,
+            ledger_folder=self._run.folder / LEDGER_FOLDER,
         )
         workload.start()
         self._acknowledgements = workload.acknowledgements

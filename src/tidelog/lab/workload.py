@@ -1,6 +1,7 @@
 """Producers that remember what was acknowledged, and consumers that remember what they read.
 
-What they remember is judged by `verdict.py` against what the log holds in the end.
+What they remember is judged by `verdict.py` against what the log holds in the end. Producers also
+keep a ledger each, in a file, for `tidelog pipeline verify` to judge by (X5).
 
 Producers are idempotent, use acks=all and try again for as long as the workload lasts: whatever
 becomes of the brokers, a record that is not acknowledged in the end is a failure.
@@ -17,10 +18,13 @@ from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from tidelog.client.ledger import SUFFIX, LedgerEntry, LedgerWriter, record_checksum
+from tidelog.client.record_ids import DEFAULT_ID_SOURCE
 from tidelog.lab.record_names import UNKNOWN_RECORD, identify_record, record_value
 from tidelog.lab.verdict import NOT_ACKNOWLEDGED
 
@@ -91,6 +95,7 @@ class LedgerProducer:
         topic: str,
         partition: int,
         acknowledgements: Acknowledgements,
+        ledger: LedgerWriter,
     ) -> None:
         self.number = number
         self.partition = partition
@@ -99,6 +104,7 @@ class LedgerProducer:
         """By number: the offset that was acknowledged, or NOT_ACKNOWLEDGED."""
         self._topic = topic
         self._acknowledgements = acknowledgements
+        self._ledger = ledger
         self._producer = Producer(
             {
                 **_CLIENT,
@@ -121,27 +127,39 @@ class LedgerProducer:
 
     def flush(self, within_s: float) -> int:
         """How many records are not acknowledged when all are, or when time is up."""
-        return self._producer.flush(within_s)
+        unacknowledged = self._producer.flush(within_s)
+        self._ledger.flush()
+        return unacknowledged
 
     def _send(self) -> None:
         number = len(self.offsets)
+        value = record_value(self.number, self.partition, number)
+        record_id = b"%d-%d" % (self.number, number)
+        headers: list[tuple[str, bytes | None]] = [(DEFAULT_ID_SOURCE.name, record_id)]
+        checksum = record_checksum(key=None, value=value, headers=headers)
+        entry = self._ledger.sent(self._topic, record_id, checksum)
         try:
             self._producer.produce(
                 self._topic,
-                record_value(self.number, self.partition, number),
+                value,
                 partition=self.partition,
-                on_delivery=partial(self._on_delivery, number),
+                headers=[*headers],
+                on_delivery=partial(self._on_delivery, number, entry),
             )
         except BufferError:
             return  # It is this one's turn again after the rest.
         self.offsets.append(NOT_ACKNOWLEDGED)
 
-    def _on_delivery(self, number: int, error: KafkaError | None, message: Message) -> None:
+    def _on_delivery(
+        self, number: int, entry: LedgerEntry, error: KafkaError | None, message: Message
+    ) -> None:
         if error is not None:
             self.failures[error.name()] += 1
+            self._ledger.failed(entry, error.name())
             return
         offset = message.offset()
         assert offset is not None
+        self._ledger.acknowledged(entry, partition=self.partition, offset=offset)
         self.offsets[number] = offset
         self._acknowledgements.add(self.partition)
 
@@ -206,11 +224,19 @@ class Workload:
         partition_count: int,
         producers_per_partition: int,
         consumers: int,
+        ledger_folder: Path,
     ) -> None:
+        """`ledger_folder` gets a file of each producer; it may be there already."""
+        ledger_folder.mkdir(exist_ok=True)
         self.acknowledgements = Acknowledgements(partition_count)
         self.producers = [
             LedgerProducer(
-                number, bootstrap, topic, number % partition_count, self.acknowledgements
+                number,
+                bootstrap,
+                topic,
+                number % partition_count,
+                self.acknowledgements,
+                LedgerWriter(ledger_folder / f"{number}{SUFFIX}", producer=str(number)),
             )
             for number in range(producers_per_partition * partition_count)
         ]
