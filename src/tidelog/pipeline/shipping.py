@@ -110,17 +110,21 @@ def require_fit(pythons: Iterable[WorkerPython]) -> None:
 
 def look_at_workers(context: "SparkContext") -> set[WorkerPython]:
     """Ask as many tasks as the cluster has cores; waits for the first worker to take one."""
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - needs the extra
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - needs the extra
+    from pyspark.errors import PySparkException  # noqa: PLC0415
 
     is_late = threading.Event()
     try:
         with _cancelled_after(_wait_max_s(context), context, is_late):
             count = context.defaultParallelism
             return set(context.parallelize(range(count), count).mapPartitions(describe).collect())
-    except Py4JJavaError as error:
+    except (Py4JError, PySparkException) as error:
         if is_late.is_set():
             raise WorkersUnfit(_nobody_came(context)) from error
-        raise WorkersUnfit(reason_of(str(error.java_exception.getMessage()))) from error
+        # What a worker's Python raised comes as Spark's own exception, all else as Java's.
+        thrown = getattr(error, "java_exception", None)
+        message = error if thrown is None else thrown.getMessage()
+        raise WorkersUnfit(reason_of(str(message))) from error
 
 
 def describe(_numbers: Iterable[int]) -> Iterator[WorkerPython]:

@@ -20,8 +20,6 @@ from tidelog.pipeline.shipping import (
 )
 from tidelog.records.compiled import compiled
 
-pytest.importorskip("pyspark", reason="pyspark is not installed")
-
 IMPORTED = """\
 import json, sys
 import tidelog.pipeline.source

@@ -1,0 +1,30 @@
+"""Topics of a cluster of three, with a replica on every broker."""
+
+from collections.abc import Iterable, Mapping
+
+from tests.support.clients import NewRecord, send
+from tests.support.three_brokers import BROKER_IDS, ThreeBrokers
+from tests.support.topics import unused_name
+
+
+class ReplicatedTopics:
+    """Makes topics and fills them. Each has a name that no other of this process has."""
+
+    def __init__(self, cluster: ThreeBrokers) -> None:
+        self.cluster = cluster
+
+    @property
+    def bootstrap(self) -> str:
+        return self.cluster.bootstrap
+
+    def create(self, *, partition_count: int = 1, config: Mapping[str, str] | None = None) -> str:
+        """A topic that is in sync; its partitions are led by each broker in turn."""
+        topic = unused_name()
+        replicas = [BROKER_IDS[n % 3 :] + BROKER_IDS[: n % 3] for n in range(partition_count)]
+        self.cluster.create(topic, *replicas, config=config)
+        self.cluster.wait_whole(topic)
+        return topic
+
+    def send(self, topic: str, records: Iterable[NewRecord], *, partition: int = 0) -> None:
+        """Return once every record is on every replica that is in sync."""
+        send(self.bootstrap, topic, records, partition=partition, settings={"acks": "all"})
