@@ -100,16 +100,16 @@ def lose(log_folder: LogFolder, lost: Lost) -> None:
 
 
 @given(
-    written=st.lists(batches, min_size=1, max_size=25),
+    written=st.lists(batches, min_size=8, max_size=25),
     segment_bytes=st.integers(200, 3_000),
     index_interval_bytes=st.sampled_from([0, 100, 1_000]),
     is_stopped=st.booleans(),
     lost=losses,
-    offsets=st.none() | st.tuples(st.integers(0, 80), st.integers(0, 120)),
+    offsets=st.none() | st.tuples(st.integers(0, 15), st.integers(10, 40)),
     start_ms=st.none() | times_ms,
     end_ms=st.none() | times_ms,
-    high_watermark=st.none() | st.integers(0, 120),
-    log_start_offset=st.sampled_from([0, 0, 5, 30]),
+    high_watermark=st.none() | st.none() | st.integers(0, 60),
+    log_start_offset=st.sampled_from([0, 0, 0, 5]),
     slice_bytes=st.integers(50, 1_500),
     chunk_bytes=st.integers(HEADER_SIZE_BYTES, 600),
     rows_max=st.integers(1, 20),
