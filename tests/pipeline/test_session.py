@@ -15,6 +15,7 @@ from tidelog.pipeline.session import LOG_VARIABLE, SessionFailed, spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+BEFORE = dict(os.environ)
 SAID = ["counted 7", "failed True", "streamed"]
 
 
@@ -53,12 +54,9 @@ def test_a_machine_without_java_runs_the_one_from_pypi(without_java: dict[str, s
     assert said == SAID
 
 
-def test_the_environment_is_left_as_it_was(
-    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    spark_session(app_name="again", master=f"local[{CORE_COUNT}]")
-    assert "PYSPARK_PYTHON" not in os.environ
+def test_the_environment_is_left_as_it_was(spark: "SparkSession") -> None:
+    names = ("JAVA_HOME", "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON", "SPARK_LOCAL_IP")
+    assert [os.environ.get(name) for name in names] == [BEFORE.get(name) for name in names]
 
 
 def test_workers_run_the_drivers_python(spark: "SparkSession") -> None:

@@ -25,6 +25,13 @@ import json, sys
 import tidelog.pipeline.source
 print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 """
+IMPORT_UNPACKED = """\
+import sys
+sys.path.insert(1, sys.argv[1])
+import tidelog.pipeline.source
+from tidelog.records.compiled import compiled
+print(tidelog.__file__, compiled is not None)
+"""
 OF_OTHERS = {"py4j", "pyspark", "numpy", "pandas", "pytz", "dateutil", "six"}
 """What an executor brings itself, and what pyarrow imports if it is there."""
 
@@ -48,23 +55,25 @@ def test_the_package_is_packed_as_it_is(tmp_path: Path) -> None:
     assert not any("__pycache__" in name for name in names)
 
 
-def test_what_was_unpacked_can_be_imported_without_the_original(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_compiled", [True, False], ids=["same platform", "another"])
+def test_what_was_unpacked_can_be_imported_without_the_original(
+    tmp_path: Path, is_compiled: bool
+) -> None:
     pack(tmp_path / "tidelog.zip")
+    unpacked = tmp_path / "unpacked" / "tidelog"
     with zipfile.ZipFile(tmp_path / "tidelog.zip") as packed:
-        packed.extractall(tmp_path / "unpacked" / "tidelog")
-    script = (
-        "import sys; sys.path.insert(1, sys.argv[1])\n"
-        "import tidelog.pipeline.source, tidelog.records.compiled as compiled\n"
-        "print(tidelog.__file__, compiled.compiled is None)"
-    )
+        packed.extractall(unpacked)
+    if not is_compiled:
+        for module in unpacked.rglob("*.so"):
+            module.rename(module.with_name(f"{module.name.partition('.')[0]}.cpython-39-s390x.so"))
     output = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "unpacked")],
+        [sys.executable, "-c", IMPORT_UNPACKED, str(unpacked.parent)],
         capture_output=True,
         text=True,
         check=True,
     )
-    expected = f"{tmp_path / 'unpacked' / 'tidelog' / '__init__.py'} {compiled is None}"
-    assert output.stdout.strip() == expected
+    expected = is_compiled and compiled is not None
+    assert output.stdout == f"{unpacked / '__init__.py'} {expected}\n"
 
 
 def test_workers_that_have_everything_are_fit() -> None:
