@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from tests.support.clients import NewRecord, send
 from tests.support.three_brokers import BROKER_IDS, ThreeBrokers
 from tests.support.topics import unused_name
+from tidelog.client.admin import Admin
+from tidelog.client.values import ClusterDefaults
 
 
 class ReplicatedTopics:
@@ -28,3 +30,8 @@ class ReplicatedTopics:
     def send(self, topic: str, records: Iterable[NewRecord], *, partition: int = 0) -> None:
         """Return once every record is on every replica that is in sync."""
         send(self.bootstrap, topic, records, partition=partition, settings={"acks": "all"})
+
+    def alter_brokers(self, settings: Mapping[str, str]) -> None:
+        """For all of them, from now on."""
+        with Admin(self.bootstrap) as admin:
+            admin.alter_configs(ClusterDefaults(), set_values=settings, deleted=[])

@@ -1,0 +1,230 @@
+"""`spark.readStream.format("tidelog")`: every record once, across triggers and restarts (X1)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.support.clients import NewRecord, delete_records
+from tests.support.replicated_topics import ReplicatedTopics
+from tests.support.server_process import wait_until
+from tests.support.two_sources import OFFICIAL, TIDELOG, TwoSources, why_unavailable
+from tidelog.client.admin import Admin
+from tidelog.client.groups import Groups
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+WITHIN_S = 60.0
+AT_MS = 1_700_000_000_000
+
+
+class Seen:
+    """What a stream has handed out: (topic, partition, offset), batch by batch."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[tuple[str, int, int]]] = {}
+
+    def take(self, frame: "DataFrame", number: int) -> None:
+        rows = frame.select("topic", "partition", "offset").collect()
+        self.batches[number] = [(row.topic, row.partition, row.offset) for row in rows]
+
+    @property
+    def all(self) -> list[tuple[str, int, int]]:
+        return sorted(one for batch in self.batches.values() for one in batch)
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(batch) for _, batch in sorted(self.batches.items()) if batch]
+
+
+class Streams:
+    """Streams of one cluster with one checkpoint, one after the other."""
+
+    def __init__(self, sources: TwoSources, checkpoint: Path) -> None:
+        self._sources = sources
+        self._checkpoint = checkpoint
+
+    def available(self, source: str = TIDELOG, **options: str) -> Seen:
+        """What there is now."""
+        seen = Seen()
+        query = self._writer(source, seen, options).trigger(availableNow=True).start()
+        query.awaitTermination(WITHIN_S)
+        assert not query.isActive
+        return seen
+
+    @contextmanager
+    def running(self, **options: str) -> Iterator[tuple[Seen, "StreamingQuery"]]:
+        seen = Seen()
+        writer = self._writer(TIDELOG, seen, options)
+        query = writer.trigger(processingTime="100 milliseconds").start()
+        try:
+            yield seen, query
+            failed = query.exception()
+            assert failed is None, failed
+        finally:
+            query.stop()
+
+    def _writer(self, source: str, seen: Seen, options: dict[str, str]) -> "DataStreamWriter":
+        writer = self._sources.stream(source, **options).writeStream.foreachBatch(seen.take)
+        return writer.option("checkpointLocation", str(self._checkpoint))
+
+
+@pytest.fixture(scope="module")
+def sources(spark: "SparkSession", topics: ReplicatedTopics) -> TwoSources:
+    return TwoSources(spark, topics.bootstrap)
+
+
+@pytest.fixture
+def streams(sources: TwoSources, tmp_path: Path) -> Streams:
+    return Streams(sources, tmp_path / "checkpoint")
+
+
+def fill(topics: ReplicatedTopics, topic: str, count: int, *, partition: int = 0) -> None:
+    sent = [NewRecord(None, b"%d" % number, AT_MS + number, ()) for number in range(count)]
+    topics.send(topic, sent, partition=partition)
+
+
+def offsets(topic: str, *counts: int) -> list[tuple[str, int, int]]:
+    return [(topic, partition, at) for partition, count in enumerate(counts) for at in range(count)]
+
+
+def test_what_is_available_comes_in_portions_and_goes_on_after_a_restart(
+    streams: Streams, topics: ReplicatedTopics
+) -> None:
+    topic = topics.create(partition_count=2)
+    fill(topics, topic, 25)
+    fill(topics, topic, 10, partition=1)
+    options = {
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "14",
+        "commitGroup": topic,
+    }
+    first = streams.available(**options)
+    assert first.all == offsets(topic, 25, 10)
+    assert first.sizes == [14, 14, 7]
+    assert committed(topics, topic) == {0: 25, 1: 10}
+    assert streams.available(**options).all == []
+    fill(topics, topic, 5, partition=1)
+    assert streams.available(**options).all == [(topic, 1, at) for at in range(10, 15)]
+    assert committed(topics, topic) == {0: 25, 1: 15}
+
+
+def committed(topics: ReplicatedTopics, group: str) -> dict[int, int]:
+    with Groups(topics.bootstrap) as groups:
+        return {each.partition: at for each, at in groups.committed(group).items()}
+
+
+def test_a_stream_begins_at_the_end_unless_it_is_told_otherwise(
+    streams: Streams, topics: ReplicatedTopics
+) -> None:
+    topic = topics.create()
+    fill(topics, topic, 5)
+    with streams.running(subscribe=topic) as (seen, query):
+        wait_until(lambda: query.lastProgress is not None, within_s=WITHIN_S, what="it has begun")
+        fill(topics, topic, 3)
+        wait_until(lambda: len(seen.all) == 3, within_s=WITHIN_S, what="three are read")
+    assert seen.all == [(topic, 0, at) for at in (5, 6, 7)]
+
+
+def test_new_topics_and_partitions_are_found_while_it_runs(
+    streams: Streams, topics: ReplicatedTopics
+) -> None:
+    first = topics.create()
+    fill(topics, first, 4)
+    pattern = f"{first}(-.*)?"
+    with streams.running(subscribePattern=pattern, startingOffsets="earliest") as (seen, _):
+        wait_until(lambda: len(seen.all) == 4, within_s=WITHIN_S, what="the first is read")
+        with Admin(topics.bootstrap) as admin:
+            second = f"{first}-second"
+            admin.create_topic(second, partitions=1, replication_factor=3, configs={})
+            fill(topics, second, 3)
+            admin.create_partitions(first, partitions=2)
+            fill(topics, first, 2, partition=1)
+        wait_until(lambda: len(seen.all) == 9, within_s=WITHIN_S, what="all are read")
+    assert seen.all == sorted(offsets(first, 4, 2) + offsets(second, 3))
+
+
+def test_little_is_left_until_there_is_more_or_time_has_passed(
+    streams: Streams, topics: ReplicatedTopics
+) -> None:
+    topic = topics.create()
+    options = {"subscribe": topic, "startingOffsets": "earliest", "minOffsetsPerTrigger": "10"}
+    with streams.running(**options) as (seen, _):
+        fill(topics, topic, 6)
+        fill(topics, topic, 6)
+        wait_until(lambda: len(seen.all) == 12, within_s=WITHIN_S, what="there is enough")
+    assert seen.sizes == [12]
+    with streams.running(**options, maxTriggerDelay="1s") as (late, _):
+        fill(topics, topic, 3)
+        # The batch before was perhaps not logged as done when it was stopped, and comes again.
+        last = (topic, 0, 14)
+        wait_until(lambda: last in late.all, within_s=WITHIN_S, what="time has passed")
+
+
+def test_retention_that_overtakes_the_reader_is_reported(
+    streams: Streams, topics: ReplicatedTopics
+) -> None:
+    topic = topics.create()
+    fill(topics, topic, 20)
+    options = {"subscribe": topic, "startingOffsets": "earliest"}
+    streams.available(**options)
+    fill(topics, topic, 20)
+    delete_records(topics.bootstrap, topic, 0, 30)
+    with pytest.raises(Exception, match="offset 20 is gone, the log begins at 30"):
+        streams.available(**options)
+    went_on = streams.available(**options, failOnDataLoss="false")
+    assert went_on.all == [(topic, 0, at) for at in range(30, 40)]
+
+
+def test_markers_and_aborted_records_are_gaps(streams: Streams, topics: ReplicatedTopics) -> None:
+    """A stream that reads committed records gets to the end although nothing is there to see."""
+    topic = topics.create()
+    producer = Producer({"bootstrap.servers": topics.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    for end in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        for _ in range(3):
+            producer.produce(topic, b"x", partition=0)
+        producer.flush(30)
+        end(30)
+    options = {
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "2",
+        "kafka.isolation.level": "read_committed",
+    }
+    assert streams.available(**options).all == [(topic, 0, at) for at in (0, 1, 2)]
+
+
+def test_a_lost_leader_is_found_again(streams: Streams, topics: ReplicatedTopics) -> None:
+    topic = topics.create(partition_count=3)
+    for partition in range(3):
+        fill(topics, topic, 50, partition=partition)
+    options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "30"}
+    with streams.running(**options) as (seen, _):
+        wait_until(lambda: len(seen.batches) > 0, within_s=WITHIN_S, what="it reads")
+        leader = topics.cluster.leader(topic)
+        leader.kill()
+        leader.start()
+        wait_until(lambda: len(seen.all) >= 150, within_s=WITHIN_S, what="all are read")
+    assert seen.all == offsets(topic, 50, 50, 50)
+    topics.cluster.wait_whole(topic)
+
+
+@pytest.mark.skipif(why_unavailable() is not None, reason=str(why_unavailable()))
+@pytest.mark.parametrize(("before", "after"), [(OFFICIAL, TIDELOG), (TIDELOG, OFFICIAL)])
+def test_a_job_changes_its_source_and_goes_on_from_its_checkpoint(
+    before: str, after: str, streams: Streams, topics: ReplicatedTopics
+) -> None:
+    topic = topics.create(partition_count=2)
+    options = {"subscribe": topic, "startingOffsets": "earliest"}
+    fill(topics, topic, 10)
+    assert streams.available(before, **options).all == offsets(topic, 10)
+    fill(topics, topic, 5, partition=1)
+    assert streams.available(after, **options).all == [(topic, 1, at) for at in range(5)]
