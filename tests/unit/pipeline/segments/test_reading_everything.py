@@ -143,6 +143,7 @@ def test_slices_hold_each_record_that_matches_once(
         )
         with small_reads(chunk_bytes=chunk_bytes, rows_max=rows_max):
             found = rows_of(plan.slices)
+    assert all(each.size_bytes > 0 for each in plan.slices)
     start_offset, end_offset = offsets or (0, 2**63 - 1)
     assert found == [
         row
