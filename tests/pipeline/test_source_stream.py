@@ -17,9 +17,10 @@ from tidelog.client.groups import Groups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-WITHIN_S = 60.0
+WITHIN_S = 60
 AT_MS = 1_700_000_000_000
 
 

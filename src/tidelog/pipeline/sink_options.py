@@ -72,6 +72,8 @@ def sink_options(options: Mapping[str, str], columns: Mapping[str, str]) -> Sink
     given = {name.lower(): value for name, value in options.items()}
     _require_no_slips(given)
     topic = given.get("topic")
+    if topic is not None and not topic.strip():
+        raise OptionError("topic is empty: it names the topic to write to")
     keeps_time = _flag(given, "includeTimestamp", default=False)
     kafka = writer_settings(given)
     guarantee = _guarantee(given)

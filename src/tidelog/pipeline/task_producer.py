@@ -176,6 +176,7 @@ class _Rows:
     def __init__(self, options: SinkOptions, producer: Producer) -> None:
         self._options = options
         self._producer = producer
+        self._partition_counts: dict[str, int] = {}
         self.a_topic: str | None = None
         """One that was written to."""
 
@@ -216,6 +217,11 @@ class _Rows:
         if topic is None:
             raise PipelineError("a row has no topic: set the option topic, or fill the column")
         self.a_topic = topic
+        if partition != _ANY_PARTITION and not 0 <= partition < self._partition_count(topic):
+            raise PipelineError(
+                f"a row has partition {partition}, which {topic} does not have: drop the column "
+                "partition, and keys decide"
+            )
         while True:
             try:
                 self._producer.produce(
@@ -223,15 +229,17 @@ class _Rows:
                 )
             except BufferError:
                 self._producer.poll(_POLL_S)
-            except KafkaException as exception:
-                if exception.args[0].name() != "_UNKNOWN_PARTITION":
-                    raise
-                raise PipelineError(
-                    f"a row has partition {partition}, which {topic} does not have: drop the "
-                    "column partition, and keys decide"
-                ) from None
             else:
                 return
+
+    def _partition_count(self, topic: str) -> int:
+        """librdkafka finds out when it has taken the rows, and then does not say which."""
+        if topic not in self._partition_counts:
+            described = self._producer.list_topics(topic, _CALL_S).topics[topic]
+            if described.error is not None:
+                raise KafkaException(described.error)
+            self._partition_counts[topic] = len(described.partitions)
+        return self._partition_counts[topic]
 
 
 def _partitions(column: pa.Array | None, count: int) -> list[int]:
