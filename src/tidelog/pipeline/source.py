@@ -49,6 +49,7 @@ from tidelog.pipeline.offsets import (
 from tidelog.pipeline.range_reader import RangeReader, ReadSettings
 from tidelog.pipeline.ranges import OffsetRange, cut, ranges_between
 from tidelog.pipeline.rows import ddl
+from tidelog.pipeline.segment_source import SegmentReader, segment_options
 from tidelog.pipeline.sink import TopicStreamWriter, TopicWriter, offered_guarantee
 from tidelog.pipeline.sink_options import SinkOptions, sink_options
 from tidelog.pipeline.source_cluster import SourceCluster
@@ -69,6 +70,8 @@ class TidelogDataSource(DataSource):
         return ddl(has_headers=has_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        if "path" in self.options:
+            return SegmentReader(segment_options(self.options))
         return TopicReader(batch_options(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's

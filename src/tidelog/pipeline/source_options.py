@@ -33,6 +33,7 @@ FETCH_RETRY_INTERVAL_MS: Final = 1_000
 READ_TIMEOUT_MS: Final = 120_000
 
 _STRATEGIES: Final = ("assign", "subscribe", "subscribePattern")
+_OF_FILES: Final = ("minTimestamp", "maxTimestamp", "ignoreTornTail", "beyondHighWatermark")
 KNOWN: Final = (
     *_STRATEGIES,
     "startingOffsets",
@@ -55,6 +56,7 @@ KNOWN: Final = (
     "fetchOffset.retryIntervalMs",
     "kafkaConsumer.pollTimeoutMs",
     "path",
+    *_OF_FILES,
 )
 _SLIP: Final = 0.85
 _DURATION: Final = re.compile(r"(\d+)\s*([a-z]*)")
@@ -157,7 +159,7 @@ class SourceOptions:
 
 def batch_options(options: Mapping[str, str]) -> SourceOptions:
     """Of `spark.read`, where limits of a trigger mean nothing. Raises OptionError."""
-    given = _Given(options)
+    given = GivenOptions(options)
     given.require_absent("commitGroup", "only a stream makes progress that could be committed")
     start = given.place("starting", AtOffset(EARLIEST))
     end = given.place("ending", AtOffset(LATEST))
@@ -172,14 +174,17 @@ def batch_options(options: Mapping[str, str]) -> SourceOptions:
 
 def stream_options(options: Mapping[str, str]) -> SourceOptions:
     """Of `spark.readStream`. Raises OptionError."""
-    given = _Given(options)
+    given = GivenOptions(options)
+    given.require_absent("path", "files are read as a batch; a stream reads from brokers")
     for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
         given.require_absent(name, "a stream has no end")
     return _options(given, given.place("starting", AtOffset(LATEST)), AtOffset(LATEST))
 
 
-def _options(given: "_Given", start: Place, end: Place) -> SourceOptions:
+def _options(given: "GivenOptions", start: Place, end: Place) -> SourceOptions:
     given.require_no_slips()
+    for name in _OF_FILES:
+        given.require_absent(name, "it is for files, which path names")
     found = SourceOptions(
         kafka=reader_settings(given.lowered),
         strategy=given.strategy(),
@@ -248,7 +253,7 @@ def _require_no(offset: int, word: str, option: str, place: Place) -> None:
                 )
 
 
-class _Given:
+class GivenOptions:
     """Options by name, whatever the case of the letters: Spark hands them on in lower case."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -285,6 +290,12 @@ class _Given:
             raise OptionError(f"{name} is {text!r} but must be a number")
         return int(text)
 
+    def timestamp_ms(self, name: str) -> int | None:
+        text = self.text(name)
+        if text is not None and not _is_number(text):
+            raise OptionError(f"{name} is {text!r} but must be milliseconds since 1970")
+        return None if text is None else int(text)
+
     def duration_ms(self, name: str, default: int) -> int:
         text = self.text(name)
         if text is None:
@@ -293,6 +304,9 @@ class _Given:
         if parts is None or parts[2] not in _UNITS_MS:
             raise OptionError(f"{name} is {text!r} but must be a duration such as 15m or 30s")
         return int(parts[1]) * _UNITS_MS[parts[2]]
+
+    def has_strategy(self) -> bool:
+        return any(self.text(name) is not None for name in _STRATEGIES)
 
     def strategy(self) -> Strategy:
         given = [name for name in _STRATEGIES if self.text(name) is not None]
@@ -316,12 +330,8 @@ class _Given:
 
     def place(self, which: str, default: Place) -> Place:
         """Where to begin (`starting`) or to end (`ending`)."""
-        if (text := self.text(f"{which}Timestamp")) is not None:
-            if not _is_number(text):
-                raise OptionError(
-                    f"{which}Timestamp is {text!r} but must be milliseconds since 1970"
-                )
-            return AtTimestamp(int(text))
+        if (timestamp_ms := self.timestamp_ms(f"{which}Timestamp")) is not None:
+            return AtTimestamp(timestamp_ms)
         if (text := self.text(name := f"{which}OffsetsByTimestamp")) is not None:
             return AtTimestamps(tuple(sorted(parse_timestamps(name, text).items())))
         name = f"{which}Offsets"

@@ -1,0 +1,124 @@
+"""`option("path", ...)`: files give what their broker gives, without it (X6)."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.support.clients import NewRecord
+from tests.support.replicated_topics import ReplicatedTopics
+from tests.support.server_process import wait_until
+from tests.support.two_sources import TIDELOG, TwoSources, in_order
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+AT_MS = 1_700_000_000_000
+COUNT = 3_000
+
+
+@pytest.fixture(scope="module")
+def sources(spark: "SparkSession", topics: ReplicatedTopics) -> TwoSources:
+    return TwoSources(spark, topics.bootstrap)
+
+
+@pytest.fixture(scope="module")
+def topic(topics: ReplicatedTopics) -> str:
+    """Several segments in one of its partitions, transactions in the other."""
+    name = topics.create(partition_count=2, config={"segment.bytes": "1048576"})
+    sent = [
+        NewRecord(b"%d" % n, bytes(1_000), AT_MS + n, (("guid", b"%d" % n),)) for n in range(COUNT)
+    ]
+    topics.send(name, sent)
+    settings = {"bootstrap.servers": topics.bootstrap, "transactional.id": name, "log_level": 0}
+    producer = Producer(settings)
+    producer.init_transactions(30)
+    for end in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        for number in range(100):
+            producer.produce(name, b"%d" % number, partition=1, timestamp=AT_MS + number)
+        producer.flush(30)
+        end(30)
+    return name
+
+
+@pytest.fixture(scope="module")
+def data(topics: ReplicatedTopics, topic: str, sources: TwoSources) -> str:
+    """The log dirs of all three brokers, once they have written down what is committed."""
+    paths = ",".join(str(each.data_folder) for each in topics.cluster.brokers.values())
+
+    def is_written_down() -> bool:
+        return from_files(sources, path=paths, subscribe=topic).count() == COUNT + 200
+
+    wait_until(is_written_down, within_s=60, what="the high watermark is in a file")
+    return paths
+
+
+def from_files(sources: TwoSources, **options: str) -> "DataFrame":
+    reader = sources.spark.read.format(TIDELOG)
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    return reader.load()
+
+
+COMMITTED = {"kafka.isolation.level": "read_committed"}
+
+
+def test_files_give_what_brokers_give(sources: TwoSources, topic: str, data: str) -> None:
+    """From the replicas of all three, each record once."""
+    for options in (
+        {"includeHeaders": "true"},
+        {**COMMITTED},
+        {**COMMITTED, "minPartitions": "6"},
+        {
+            "startingOffsets": f'{{"{topic}": {{"0": 1000, "1": -2}}}}',
+            "endingOffsets": f'{{"{topic}": {{"0": 2001, "1": 5}}}}',
+        },
+        {"startingTimestamp": str(AT_MS + 50), "endingTimestamp": str(AT_MS + 90)},
+    ):
+        ours = in_order(from_files(sources, path=data, subscribe=topic, **options))
+        assert ours == sources.rows(TIDELOG, subscribe=topic, **options), options
+
+
+def test_times_are_exact(sources: TwoSources, topic: str, data: str) -> None:
+    found = from_files(
+        sources,
+        path=data,
+        subscribe=topic,
+        minTimestamp=str(AT_MS + 2_500),
+        maxTimestamp=str(AT_MS + 2_509),
+    )
+    assert sorted(row.offset for row in found.collect()) == [*range(2_500, 2_510)]
+
+
+def test_a_large_partition_is_several_tasks(sources: TwoSources, topic: str, data: str) -> None:
+    folder = str(Path(data.split(",", maxsplit=1)[0]) / f"{topic}-0")
+    found = from_files(sources, path=folder, minPartitions="4")
+    assert found.rdd.getNumPartitions() >= 4
+    assert sorted(row.offset for row in found.collect()) == [*range(COUNT)]
+
+
+def test_a_torn_tail_is_refused_politely(
+    sources: TwoSources, topic: str, data: str, tmp_path: Path
+) -> None:
+    """In a copy without its checkpoints, of which nobody knows how far it is committed."""
+    copy = tmp_path / f"{topic}-0"
+    shutil.copytree(Path(data.split(",", maxsplit=1)[0]) / f"{topic}-0", copy)
+    last = max(copy.glob("*.log"))
+    with last.open("r+b") as file:
+        file.truncate(last.stat().st_size - 7)
+    with pytest.raises(Exception, match="that are no whole batch") as refused:
+        from_files(sources, path=str(copy)).count()
+    assert "ignoreTornTail" in str(refused.value)
+    assert 0 < from_files(sources, path=str(copy), ignoreTornTail="true").count() < COUNT
+
+
+def test_what_is_not_there_is_named(sources: TwoSources, data: str, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="has no partitions in it"):
+        from_files(sources, path=str(tmp_path)).count()
+    with pytest.raises(Exception, match="path holds no partition of the topics"):
+        from_files(sources, path=data, subscribe="nowhere").count()
+    with pytest.raises(Exception, match="minTimestamp cannot be set: it is for files"):
+        sources.rows(TIDELOG, subscribe="x", minTimestamp="3")
