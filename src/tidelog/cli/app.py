@@ -47,11 +47,12 @@ COMMANDS: Final = (
     "cluster",
     "log-dirs",
     "zookeeper",
+    "pipeline",
     "lab",
     "sim",
 )
 _WITH_SUBCOMMANDS = frozenset(
-    {"topics", "groups", "transactions", "configs", "log-dirs", "zookeeper", "lab"}
+    {"topics", "groups", "transactions", "configs", "log-dirs", "zookeeper", "pipeline", "lab"}
 )
 
 

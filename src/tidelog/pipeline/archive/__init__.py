@@ -10,12 +10,14 @@ from tidelog.pipeline.archive.archiver import Archiver, ArchiveSettings, open_ar
 from tidelog.pipeline.archive.checking import ArchiveReport, check_archive
 from tidelog.pipeline.archive.errors import ArchiveError
 from tidelog.pipeline.archive.reading import archived
+from tidelog.pipeline.archive.running import archive_topic
 
 __all__ = [
     "ArchiveError",
     "ArchiveReport",
     "ArchiveSettings",
     "Archiver",
+    "archive_topic",
     "archived",
     "check_archive",
     "open_archive",

@@ -1,0 +1,161 @@
+"""Counts, sums and percentiles of a topic's records in windows of time (X4).
+
+A row for each window and group:
+
+    window_start, window_end    of event time, in UTC
+    group                       what records are grouped by, if by anything
+    count                       of records
+    sum, min, max, avg          of the number that is measured, if one is
+    approx_p50, approx_p99      of the same, approximate as their names say: Spark's
+                                `percentile_approx`, whose rank is wrong by 1 in `ACCURACY` at most
+
+Records that come after the watermark has passed their window are late. They are in no row, and are
+counted as Spark does it: those of one window and group that one task has read are one.
+
+Written to a topic, a row is JSON with the group as key. Two ways:
+
+    update    a row each time it has changed; who reads takes the last of each window and group
+    append    a row once, when the watermark has passed the end of its window and it cannot change
+
+Parquet files are written by `append` alone: a file cannot be taken back.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.pipeline.aggregation import Aggregation, Mode, Output
+from tidelog.pipeline.errors import OptionError
+from tidelog.pipeline.micro_batches import cut_by, topic_writer
+from tidelog.pipeline.record_fields import as_text
+from tidelog.pipeline.running import (
+    Outcome,
+    RunTerms,
+    observed_count,
+    run_stream,
+    state_count,
+    topic_stream,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+BATCH_RECORDS: Final = 500_000
+ACCURACY: Final = 10_000
+OBSERVATION: Final = "tidelog_aggregate"
+
+_EVENT_TIME: Final = "_tidelog_time"
+_MEASURED: Final = "_tidelog_measured"
+_GROUP: Final = "group"
+
+
+def aggregate_topic(
+    spark: "SparkSession",
+    *,
+    source: str,
+    target: str,
+    kafka: Mapping[str, str],
+    wanted: Aggregation,
+    terms: RunTerms,
+    output: Output = Output.TOPIC,
+    mode: Mode = Mode.APPEND,
+    batch_records: int = BATCH_RECORDS,
+) -> Outcome:
+    """Write the rows of a topic's windows, exactly once. Raises OptionError, PipelineError."""
+    if output is Output.PARQUET and mode is Mode.UPDATE:
+        raise OptionError("rows of Parquet files cannot change: the mode has to be append")
+    rows = aggregated(topic_stream(spark, source, kafka, batch_records=batch_records), wanted)
+    if output is Output.TOPIC:
+        write = topic_writer(spark, {**kafka, "topic": target}, as_records)
+        writer = rows.writeStream.foreachBatch(write)
+    else:
+        # A file for each micro-batch that ends a window, rather than one for each of its tasks.
+        writer = rows.coalesce(1).writeStream.format("parquet").option("path", target)
+    return run_stream(writer.outputMode(mode.value), terms, aggregate_counts)
+
+
+def aggregated(rows: "DataFrame", wanted: Aggregation) -> "DataFrame":
+    """A row for each window and group; `rows` are of a stream or of a batch."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - needs the extra
+
+    keys: list[Column] = [f.window(_EVENT_TIME, wanted.window, wanted.slide).alias("window")]
+    if wanted.group_by is not None:
+        keys.append(f.coalesce(as_text(wanted.group_by), f.lit("")).alias(_GROUP))
+    with_fields = rows.withColumn(_EVENT_TIME, _event_time(wanted)).withColumn(
+        _MEASURED, _measured(wanted)
+    )
+    grouped = (
+        with_fields.observe(
+            OBSERVATION,
+            f.count_if(f.col(_EVENT_TIME).isNull()).alias("without_time"),
+            f.count_if(f.col(_MEASURED).isNull()).alias("without_number"),
+        )
+        .withWatermark(_EVENT_TIME, wanted.watermark)
+        .groupBy(*keys)
+        .agg(f.count(f.lit(1)).alias("count"), *_measures(wanted))
+    )
+    return grouped.select(
+        f.col("window.start").alias("window_start"),
+        f.col("window.end").alias("window_end"),
+        *(name for name in grouped.columns if name != "window"),
+    )
+
+
+def as_records(rows: "DataFrame") -> "DataFrame":
+    """A micro-batch of rows as what is written to a topic."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - needs the extra
+
+    key = f.col(_GROUP) if _GROUP in rows.columns else f.lit(None).cast("string")
+    options = {"timeZone": "UTC", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"}
+    records = rows.select(
+        key.alias("key"), f.to_json(f.struct(*rows.columns), options).alias("value")
+    )
+    # All of one key by one task, in the same order each time.
+    return cut_by(records, "key").sortWithinPartitions("key", "value")
+
+
+def aggregate_counts(progress: Mapping[str, Any]) -> dict[str, int]:
+    """What a progress of Spark's says of records that are in no row."""
+    return {
+        "late": state_count(progress, "numRowsDroppedByWatermark"),
+        "without_time": observed_count(progress, OBSERVATION, "without_time"),
+    }
+
+
+def percentile_name(percent: float) -> str:
+    """`approx_p50`, `approx_p99_9`."""
+    return f"approx_p{percent:g}".replace(".", "_")
+
+
+def _event_time(wanted: Aggregation) -> "Column":
+    from pyspark.sql import functions as f  # noqa: PLC0415 - needs the extra
+
+    if wanted.event_time is None:
+        return f.col("timestamp")
+    text = as_text(wanted.event_time)
+    milliseconds = text.try_cast("bigint")
+    return f.coalesce(f.timestamp_millis(milliseconds), f.try_to_timestamp(text))
+
+
+def _measured(wanted: Aggregation) -> "Column":
+    from pyspark.sql import functions as f  # noqa: PLC0415 - needs the extra
+
+    if wanted.measured is None:
+        return f.lit(None).cast("double")
+    return as_text(wanted.measured).try_cast("double")
+
+
+def _measures(wanted: Aggregation) -> "list[Column]":
+    from pyspark.sql import functions as f  # noqa: PLC0415 - needs the extra
+
+    if wanted.measured is None:
+        return []
+    return [
+        f.sum(_MEASURED).alias("sum"),
+        f.min(_MEASURED).alias("min"),
+        f.max(_MEASURED).alias("max"),
+        f.avg(_MEASURED).alias("avg"),
+        *(
+            f.percentile_approx(_MEASURED, percent / 100, ACCURACY).alias(percentile_name(percent))
+            for percent in wanted.percentiles
+        ),
+    ]

@@ -1,0 +1,80 @@
+"""Options that pipelines share, and how progress reads."""
+
+import pytest
+
+from tidelog.base.errors import ConfigError
+from tidelog.cli.pipeline_running import (
+    duration_ms,
+    pairs,
+    progress_text,
+    rate_per_s,
+    record_field,
+    size_bytes,
+    spark_duration,
+)
+from tidelog.pipeline.record_fields import KeyField
+from tidelog.pipeline.running import Progress
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("128MB", 128 * 1024**2), ("64k", 65_536), ("1.5 GiB", 3 * 1024**3 // 2), ("17", 17)],
+)
+def test_sizes(text: str, expected: int) -> None:
+    assert size_bytes("--target-size", text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "big", "0", "-1MB", "1TB"])
+def test_a_wrong_size_names_the_option(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"--target-size is .* a size such as 128MB"):
+        size_bytes("--target-size", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("500ms", 500), ("30 s", 30_000), ("10m", 600_000), ("2h", 7_200_000)]
+)
+def test_durations(text: str, expected: int) -> None:
+    assert duration_ms("--watermark", text) == expected
+    assert spark_duration("--watermark", text) == f"{expected} milliseconds"
+
+
+@pytest.mark.parametrize("text", ["", "10", "soon", "-1m"])
+def test_a_wrong_duration_names_the_option(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"--watermark is .* a duration such as"):
+        duration_ms("--watermark", text)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("5000/s", 5000.0), ("120/min", 2.0), ("7", 7.0)])
+def test_rates(text: str, expected: float) -> None:
+    assert rate_per_s("--rate", text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "fast", "5/day", "0/s", "inf"])
+def test_a_wrong_rate_names_the_option(text: str) -> None:
+    with pytest.raises(ConfigError, match="--rate is"):
+        rate_per_s("--rate", text)
+
+
+def test_settings_are_pairs() -> None:
+    assert pairs("--kafka", ["a=b", "c=d=e"]) == {"a": "b", "c": "d=e"}
+    with pytest.raises(ConfigError, match="--kafka is 'a' but must be NAME=VALUE"):
+        pairs("--kafka", ["a"])
+
+
+def test_a_field_that_is_none_is_wrong_usage() -> None:
+    assert record_field("--id", "key") == KeyField()
+    with pytest.raises(ConfigError, match="--id is 'x'"):
+        record_field("--id", "x")
+
+
+def test_progress_is_a_line() -> None:
+    progress = Progress(
+        batch=3,
+        row_count=4_000,
+        total_row_count=12_000,
+        rows_per_s=5_000.4,
+        lag=1_200,
+        batch_s=0.8,
+        counts={"without_id": 3},
+    )
+    assert progress_text(progress) == "12,000 rows  5,000/s  lag 1,200  batch 0.8 s  3 without id"
