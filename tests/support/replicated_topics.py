@@ -20,10 +20,13 @@ class ReplicatedTopics:
         return self.cluster.bootstrap
 
     def create(self, *, partition_count: int = 1, config: Mapping[str, str] | None = None) -> str:
-        """A topic that is in sync; its partitions are led by each broker in turn."""
+        """A topic that is in sync; its partitions are led by each broker in turn.
+
+        Tests give their records any time they like: none is old enough to be deleted.
+        """
         topic = unused_name()
         replicas = [BROKER_IDS[n % 3 :] + BROKER_IDS[: n % 3] for n in range(partition_count)]
-        self.cluster.create(topic, *replicas, config=config)
+        self.cluster.create(topic, *replicas, config={"retention.ms": "-1", **(config or {})})
         self.cluster.wait_whole(topic)
         return topic
 

@@ -5,6 +5,8 @@
 Gaps are nothing special: offsets of markers, of aborted transactions, and of what compaction took
 away do not exist for a reader. What was there when the range was planned and is not any more is
 another matter (`DataLoss`).
+
+Brokers that want TLS or a password are read by librdkafka (`librdkafka_range.py`).
 """
 
 import logging
@@ -27,6 +29,7 @@ from tidelog.client.range_fetcher import (
 from tidelog.client.topic_offsets import TopicOffsets
 from tidelog.pipeline.errors import DataLoss, PipelineError
 from tidelog.pipeline.kafka_settings import KafkaSettings
+from tidelog.pipeline.librdkafka_range import read_range
 from tidelog.pipeline.ranges import OffsetRange
 from tidelog.pipeline.rows import record_batch
 from tidelog.pipeline.visible_batches import VisibleBatches
@@ -71,13 +74,23 @@ class RangeReader:
         start: int | None = self._wanted.start_offset
         while start is not None:
             try:
-                yield from self._from(start)
+                yield from self._rows_from(start)
             except OffsetGone as gone:
                 start = self._behind(gone.offset)
             else:
                 return
 
-    def _from(self, start: int) -> Iterator[pa.RecordBatch]:
+    def _rows_from(self, start: int) -> Iterator[pa.RecordBatch]:
+        if self._settings.kafka.is_plaintext:
+            return self._fetched_from(start)
+        return read_range(
+            self._settings.kafka,
+            OffsetRange(self._wanted.partition, start, self._wanted.end_offset),
+            has_headers=self._settings.has_headers,
+            timeout_s=self._settings.read_timeout_ms / 1000,
+        )
+
+    def _fetched_from(self, start: int) -> Iterator[pa.RecordBatch]:
         topic, partition = self._wanted.partition
         end = self._wanted.end_offset
         is_committed_only = self._settings.kafka.is_committed_only
