@@ -8,6 +8,7 @@ And are the replicas of a partition equal? `compare_replicas` reads them from th
 """
 
 from tidelog.pipeline.verify.ledger_rows import read_ledger
+from tidelog.pipeline.verify.replicas import ReplicasReport, compare_replicas
 from tidelog.pipeline.verify.report import Example, PartitionFindings, Problem, VerifyReport
 from tidelog.pipeline.verify.verifying import verify
 
@@ -15,7 +16,9 @@ __all__ = [
     "Example",
     "PartitionFindings",
     "Problem",
+    "ReplicasReport",
     "VerifyReport",
+    "compare_replicas",
     "read_ledger",
     "verify",
 ]

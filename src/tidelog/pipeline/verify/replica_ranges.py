@@ -18,9 +18,9 @@ from tidelog.base.ids import TopicPartition
 from tidelog.pipeline.segments.errors import DamagedSegment
 from tidelog.pipeline.segments.indexed_segment import IndexedSegment
 from tidelog.pipeline.segments.log_end import find_end
-from tidelog.pipeline.segments.partition_log import list_segments
+from tidelog.pipeline.segments.partition_log import PartitionLog, list_segments
 from tidelog.pipeline.segments.read_only_file import ReadOnlyFile
-from tidelog.records.batch import BatchHeader
+from tidelog.records.batch import BatchHeader, checksum_matches
 
 PIECE_BYTES: Final = 1024 * 1024
 MISSING_MAX: Final = 20
@@ -91,6 +91,29 @@ def compare_range(task: ReplicaRange) -> RangeComparison:
     return comparison
 
 
+class ReplicaEnd(NamedTuple):
+    """Where a log ends, checksums aside: a batch that is wrong is there, and differs."""
+
+    position: int
+    """In the last segment."""
+    offset: int
+    excess_bytes: int
+    """Behind it, which are no batch."""
+
+
+def replica_end(log: PartitionLog) -> ReplicaEnd:
+    """Behind the last whole batch of a replica."""
+    found = find_end(log)
+    position, offset = found.position, found.offset
+    with IndexedSegment(log.segments[-1], end_position=None) as opened:
+        try:
+            for at, header in opened.headers_from(position):
+                position, offset = at + header.size_bytes, header.end_offset
+        except DamagedSegment:
+            pass  # Here it ends.
+        return ReplicaEnd(position, offset, opened.end_position - position)
+
+
 class _Run(NamedTuple):
     """A part of one segment."""
 
@@ -103,7 +126,7 @@ class _Run(NamedTuple):
 def _opened(folder: Path, start_offset: int, end_offset: int) -> Iterator[IndexedSegment]:
     """The segments that may have any of these offsets, one after the other."""
     log = list_segments(folder)
-    log_end = find_end(log)
+    log_end = replica_end(log)
     for segment in log.between(start_offset, end_offset):
         is_last = segment.next_base_offset is None
         with IndexedSegment(segment, end_position=log_end.position if is_last else None) as opened:
@@ -231,9 +254,10 @@ class _Replica:
 
 def _described(batch: _StoredBatch) -> str:
     header = batch.header
+    is_whole = checksum_matches(batch.data, 0, header.size_bytes)
     return (
         f"offsets {header.base_offset} to {header.last_offset}, epoch {header.leader_epoch}, "
-        f"{len(batch.data)} bytes, crc {header.crc:08x}"
+        f"{len(batch.data)} bytes, crc {header.crc:08x}{'' if is_whole else ', which is wrong'}"
     )
 
 

@@ -23,7 +23,6 @@ from tidelog.base.ids import TopicPartition
 from tidelog.pipeline.errors import OptionError
 from tidelog.pipeline.segments import PartitionFolder, find_partitions
 from tidelog.pipeline.segments.indexed_segment import IndexedSegment
-from tidelog.pipeline.segments.log_end import find_end
 from tidelog.pipeline.segments.partition_log import PartitionLog, list_segments
 from tidelog.pipeline.verify.replica_ranges import (
     Difference,
@@ -32,6 +31,7 @@ from tidelog.pipeline.verify.replica_ranges import (
     ReplicaRange,
     add_missing,
     compare_range,
+    replica_end,
 )
 from tidelog.storage import layout
 
@@ -50,6 +50,8 @@ class ReplicaState:
     end_offset: int
     high_watermark: int | None
     behind: int
+    excess_bytes: int
+    """Behind its end, which are no batch."""
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -58,6 +60,7 @@ class ReplicaState:
             "end_offset": self.end_offset,
             "high_watermark": self.high_watermark,
             "behind": self.behind,
+            "excess_bytes": self.excess_bytes,
         }
 
 
@@ -203,22 +206,24 @@ class ReplicaPlan:
         _require_same_topic(folders)
         self._partition = partition
         self._logs = [list_segments(each.path) for each in folders]
-        ends = [find_end(log).offset for log in self._logs]
+        ends = [replica_end(log) for log in self._logs]
+        last_end = max(end.offset for end in ends)
         starts = [
             max(each.log_start_offset, log.segments[0].base_offset)
             for each, log in zip(folders, self._logs, strict=True)
         ]
         known = [each.high_watermark for each in folders if each.high_watermark is not None]
-        committed = min(max(known), max(ends)) if known else max(ends)
+        committed = min(max(known), last_end) if known else last_end
         self._end_offset = committed
         self._start_offset = min(max(starts), committed)
         self._replicas = tuple(
             ReplicaState(
                 folder=folder.path,
                 start_offset=start,
-                end_offset=end,
+                end_offset=end.offset,
                 high_watermark=folder.high_watermark,
-                behind=max(0, committed - end),
+                behind=max(0, committed - end.offset),
+                excess_bytes=end.excess_bytes,
             )
             for folder, start, end in zip(folders, starts, ends, strict=True)
         )

@@ -108,6 +108,28 @@ def test_one_flipped_bit_is_found(write: WriteReplica) -> None:
     assert difference is not None
     assert difference.places[1].file == path
     assert difference.places[1].position == 70
+    assert [place.what.endswith("wrong") for place in difference.places] == [False, True]
+
+
+def test_wrong_byte_in_the_last_batch_is_a_difference(write: WriteReplica) -> None:
+    one, other = write(), write()
+    path = sorted((other / "orders-3").glob("*.log"))[-1]
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    found = _compared(one, other)
+    assert (found.behind, found.differing_batches) == (0, 1)
+    assert found.first_difference is not None
+    assert found.first_difference.places[1].position == len(data) - 1
+
+
+def test_torn_tail_is_told_with_how_far_it_is_behind(write: WriteReplica) -> None:
+    one, other = write(), write()
+    path = sorted((other / "orders-3").glob("*.log"))[-1]
+    path.write_bytes(path.read_bytes()[:-1])
+    found = _compared(one, other)
+    assert [each.behind for each in found.replicas] == [0, RECORDS]
+    assert found.replicas[1].excess_bytes == len(batch_at(ALL[-1], RECORDS)) - 1
 
 
 def test_missing_batches_are_one_range(write: WriteReplica) -> None:

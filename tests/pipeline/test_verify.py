@@ -1,0 +1,401 @@
+"""X5: `verify` finds one wrong record among very many, and says of clean data that it is clean."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import functions as F  # noqa: N812
+
+from tests.support.command_line import objects, tidelog
+from tests.support.replicated_topics import ReplicatedTopics
+from tests.support.server_process import wait_until
+from tidelog.base.ids import TopicPartition
+from tidelog.client.ledger import record_checksum
+from tidelog.client.record_ids import DEFAULT_ID_SOURCE, HeaderId, IdSource, JsonId, KeyId, find_id
+from tidelog.pipeline.rows import ddl
+from tidelog.pipeline.segments import choose_replicas, find_partitions
+from tidelog.pipeline.verify import Problem, VerifyReport, compare_replicas, read_ledger, verify
+from tidelog.pipeline.verify.columns import checksum_column, id_column
+from tidelog.pipeline.verify.log_source import folders_log, topics_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+RECORDS = 1_000_000
+PARTITIONS = 4
+EACH = RECORDS // PARTITIONS
+
+
+@pytest.fixture(scope="module")
+def log(spark: "SparkSession") -> "DataFrame":
+    """A topic of a million records, without a broker."""
+    number = F.col("id")
+    name = F.concat(F.lit("c0de-"), number.cast("string")).cast("binary")
+    header = F.struct(F.lit(DEFAULT_ID_SOURCE.name).alias("key"), name.alias("value"))
+    return spark.range(RECORDS).select(
+        F.lit(None).cast("binary").alias("key"),
+        F.concat(F.lit("value "), number.cast("string")).cast("binary").alias("value"),
+        F.lit("orders").alias("topic"),
+        (number % PARTITIONS).cast("int").alias("partition"),
+        F.floor(number / PARTITIONS).alias("offset"),
+        F.array(header).alias("headers"),
+    )
+
+
+@pytest.fixture(scope="module")
+def ledger(log: "DataFrame", tmp_path_factory: pytest.TempPathFactory) -> "DataFrame":
+    """What one producer was told of it, in a file."""
+    path = str(tmp_path_factory.mktemp("ledger") / "all")
+    log.select(
+        "topic",
+        F.col("headers")[0]["value"].cast("string").alias("id"),
+        "partition",
+        "offset",
+        checksum_column().alias("crc32"),
+        F.lit("c0de").alias("producer"),
+        (F.col("offset") * PARTITIONS + F.col("partition")).alias("number"),
+    ).write.json(path)
+    return read_ledger(log.sparkSession, [path])
+
+
+@pytest.fixture(scope="module")
+def planted(ledger: "DataFrame", log: "DataFrame") -> VerifyReport:
+    """On the same with one mistake of each kind, in places far from each other."""
+    swapped = F.when(_is_at(3, 1_000), 1_001).when(_is_at(3, 1_001), 1_000).cast("long")
+    altered = F.when(_is_at(1, 4_321), F.lit(b"value 0"))
+    wrong = (
+        log.where(~_is_at(2, 77_777))
+        .withColumn("value", F.coalesce(altered, "value"))
+        .withColumn("offset", F.coalesce(swapped, "offset"))
+    )
+    copy = log.where(_is_at(0, 5)).withColumn("offset", F.lit(EACH).cast("long"))
+    nobody = F.lit(None).cast(log.schema["headers"].dataType)
+    nameless = copy.withColumns({"offset": F.col("offset") + 1, "headers": nobody})
+    return verify(ledger, wrong.unionByName(copy).unionByName(nameless))
+
+
+def _is_at(partition: int, offset: int) -> "Column":
+    return (F.col("partition") == partition) & (F.col("offset") == offset)
+
+
+def _found(report: VerifyReport) -> dict[Problem, int]:
+    return {problem: count for problem, count in report.counts.items() if count}
+
+
+def _places(report: VerifyReport, problem: Problem) -> list[tuple[int, int, str]]:
+    return [
+        (each.partition.partition, each.offset, each.id) for each in report.examples_of(problem)
+    ]
+
+
+def test_clean_data_is_clean(ledger: "DataFrame", log: "DataFrame") -> None:
+    is_judged = F.col("partition") < 2
+    report = verify(ledger.where(is_judged), log.where(is_judged))
+    assert report.is_clean
+    assert (report.stored, report.acknowledged) == (2 * EACH, 2 * EACH)
+    assert [each.stored for each in report.partitions] == [EACH] * 2
+    assert report.examples == ()
+
+
+def test_data_with_any_mistake_is_not_clean(planted: VerifyReport) -> None:
+    assert not planted.is_clean
+    assert _found(planted) == {
+        **dict.fromkeys(Problem, 1),
+        Problem.MOVED: 2,
+    }
+
+
+def test_one_lost_record_in_a_million_is_found(planted: VerifyReport) -> None:
+    record_id = f"c0de-{77_777 * PARTITIONS + 2}"
+    assert _places(planted, Problem.LOST) == [(2, 77_777, record_id)]
+
+
+def test_one_altered_record_in_a_million_is_found(planted: VerifyReport) -> None:
+    record_id = f"c0de-{4_321 * PARTITIONS + 1}"
+    assert _places(planted, Problem.ALTERED) == [(1, 4_321, record_id)]
+
+
+def test_one_copy_in_a_million_records_is_found(planted: VerifyReport) -> None:
+    (example,) = planted.examples_of(Problem.DUPLICATED)
+    assert (example.partition.partition, example.offset) == (0, 5)
+    assert f"offset {EACH}" in example.detail
+
+
+def test_two_records_in_a_million_that_changed_places_are_found(planted: VerifyReport) -> None:
+    first, second = (f"c0de-{offset * PARTITIONS + 3}" for offset in (1_000, 1_001))
+    assert _places(planted, Problem.REORDERED) == [(3, 1_001, first)]
+    assert _places(planted, Problem.MOVED) == [(3, 1_000, second), (3, 1_001, first)]
+
+
+def test_one_record_of_nobody_in_a_million_is_found(planted: VerifyReport) -> None:
+    assert _places(planted, Problem.UNEXPECTED) == [(0, EACH + 1, "")]
+
+
+# -- small ones ------------------------------------------------------------------------------------
+
+
+class Small:
+    """A ledger of some lines and a topic of some records."""
+
+    def __init__(self, spark: "SparkSession", folder: Path) -> None:
+        self._spark = spark
+        self._folder = folder
+        self.lines: list[str] = []
+        self.rows: list[tuple[object, ...]] = []
+
+    def line(self, **fields: object) -> None:
+        self.lines.append(json.dumps({"topic": "orders", **fields}))
+
+    def record(self, record_id: str, offset: int, *, partition: int = 0, value: str = "v") -> int:
+        """Store it; its checksum."""
+        headers = [(DEFAULT_ID_SOURCE.name, record_id.encode())]
+        data = value.encode()
+        self.rows.append((None, data, "orders", partition, offset, None, 0, headers))
+        return record_checksum(key=None, value=data, headers=headers)
+
+    def verify(
+        self,
+        *,
+        log_starts: Mapping[TopicPartition, int] | None = None,
+        allowed: tuple[Problem, ...] = (),
+    ) -> VerifyReport:
+        (self._folder / "ledger.jsonl").write_text("\n".join(self.lines), "utf-8")
+        ledger = read_ledger(self._spark, [str(self._folder)])
+        log = self._spark.createDataFrame(self.rows, ddl(has_headers=True))
+        return verify(ledger, log, log_starts=log_starts, allowed=allowed)
+
+
+@pytest.fixture
+def small(spark: "SparkSession", tmp_path: Path) -> Small:
+    return Small(spark, tmp_path)
+
+
+def test_what_was_not_acknowledged_may_be_there_or_not(small: Small) -> None:
+    small.line(id="failed", error="_MSG_TIMED_OUT")
+    small.line(id="failed-and-gone", error="_MSG_TIMED_OUT")
+    small.line(id="unheard-of", crc32=small.record("unheard-of", 1))
+    small.record("failed", 0)
+    report = small.verify()
+    assert report.is_clean
+    assert (report.stored, report.acknowledged, report.unacknowledged) == (2, 0, 3)
+
+
+def test_lines_about_one_record_are_taken_together(small: Small) -> None:
+    small.line(id="a", crc32=small.record("a", 7), producer="p", number=0)
+    small.line(id="a", partition=0, offset=7)
+    report = small.verify()
+    assert (report.is_clean, report.acknowledged, report.unacknowledged) == (True, 1, 0)
+
+
+def test_half_a_line_is_counted_and_harmless(small: Small) -> None:
+    small.line(id="a", partition=0, offset=0, crc32=small.record("a", 0))
+    small.lines += ['{"topic":"orders","id":"b","par', "", '{"topic":"orders"}']
+    report = small.verify()
+    assert report.is_clean
+    assert report.unreadable_lines == 2
+
+
+def test_record_below_the_start_of_the_log_has_expired(small: Small) -> None:
+    small.line(id="old", partition=0, offset=4)
+    small.line(id="gone", partition=0, offset=6)
+    report = small.verify(log_starts={TopicPartition("orders", 0): 5})
+    assert report.expired == 1
+    assert [each.id for each in report.examples_of(Problem.LOST)] == ["gone"]
+
+
+def test_record_at_another_offset_than_was_told_has_moved(small: Small) -> None:
+    small.line(id="a", partition=0, offset=3, crc32=small.record("a", 4))
+    report = small.verify()
+    assert _found(report) == {Problem.MOVED: 1}
+    assert small.verify(allowed=(Problem.MOVED,)).is_clean
+
+
+def test_id_that_was_sent_twice_and_stored_once_is_clean(small: Small) -> None:
+    """As with `tidelog.dedup.header`: the second is told the place of the first (D5)."""
+    crc32 = small.record("a", 0, value="first")
+    for number in range(2):
+        small.line(id="a", crc32=crc32 + number, producer="p", number=number)
+        small.line(id="a", partition=0, offset=0)
+    assert small.verify().is_clean
+
+
+def test_order_is_judged_for_each_producer_alone(small: Small) -> None:
+    for offset, (producer, number) in enumerate([("p", 0), ("q", 5), ("p", 1), ("q", 4)]):
+        record_id = f"{producer}-{number}"
+        crc32 = small.record(record_id, offset)
+        small.line(
+            id=record_id, partition=0, offset=offset, crc32=crc32, producer=producer, number=number
+        )
+    report = small.verify()
+    assert _found(report) == {Problem.REORDERED: 1}
+    assert [each.id for each in report.examples] == ["q-4"]
+
+
+def test_copy_in_another_partition_is_a_duplicate(small: Small) -> None:
+    small.line(id="a", partition=0, offset=0, crc32=small.record("a", 0))
+    small.record("a", 9, partition=1)
+    report = small.verify()
+    assert _found(report) == {Problem.DUPLICATED: 1}
+    assert "partition 1, offset 9" in report.examples[0].detail
+
+
+def test_ledger_that_is_not_there_is_named(spark: "SparkSession") -> None:
+    with pytest.raises(Exception, match="/no/such/ledger does not exist"):
+        read_ledger(spark, ["/no/such/ledger"])
+
+
+# -- a real cluster --------------------------------------------------------------------------------
+
+
+def _run(*arguments: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and what was printed."""
+    done = tidelog(*arguments, "--json")
+    assert done.returncode in (0, 1), done.stderr
+    (printed,) = objects(done.stdout)
+    return done.returncode, printed
+
+
+def _log_dirs(topics: ReplicatedTopics) -> list[Path]:
+    return [broker.data_folder for broker in topics.cluster.brokers.values()]
+
+
+@pytest.fixture(scope="module")
+def sent(topics: ReplicatedTopics, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A topic that `tidelog produce` has filled, and the ledger it has written."""
+    topic, folder = topics.create(partition_count=2), tmp_path_factory.mktemp("ledger")
+    code, printed = _run(
+        *("produce", topic, "--count", "5000", "--header", "a=1", "--ledger", str(folder)),
+        *("--bootstrap", topics.bootstrap),
+    )
+    assert (code, printed["records"]) == (0, 5000)
+    return topic, folder
+
+
+def test_topic_is_what_its_producer_was_told(
+    spark: "SparkSession", topics: ReplicatedTopics, sent: tuple[str, Path]
+) -> None:
+    topic, folder = sent
+    log = topics_log(spark, [topic], {"kafka.bootstrap.servers": topics.bootstrap})
+    report = verify(read_ledger(spark, [str(folder)]), log.rows, log_starts=log.starts)
+    assert report.is_clean
+    assert (report.stored, report.acknowledged, report.unacknowledged) == (5000, 5000, 0)
+
+
+def test_folders_are_what_their_producer_was_told(
+    spark: "SparkSession", topics: ReplicatedTopics, sent: tuple[str, Path]
+) -> None:
+    topic, folder = sent
+    # High watermarks are written down every few seconds.
+    wait_until(
+        lambda: (
+            sum(
+                each.high_watermark or 0
+                for each in choose_replicas(
+                    find_partitions(map(str, _log_dirs(topics)), topics=[topic])
+                )
+            )
+            == 5000
+        ),
+        within_s=30,
+        what="all is committed by the checkpoints",
+    )
+    log = folders_log(spark, [str(each) for each in _log_dirs(topics)], [topic])
+    report = verify(read_ledger(spark, [str(folder)]), log.rows, log_starts=log.starts)
+    assert report.is_clean
+    assert report.stored == 5000
+
+
+def test_replicas_of_a_cluster_are_equal_until_a_byte_of_one_is_not(
+    spark: "SparkSession", topics: ReplicatedTopics, sent: tuple[str, Path], tmp_path: Path
+) -> None:
+    topic, _ = sent
+    for number, log_dir in enumerate(_log_dirs(topics)):
+        for folder in log_dir.glob(f"{topic}-*"):
+            shutil.copytree(folder, tmp_path / str(number) / folder.name)
+    paths = [str(each) for each in sorted(tmp_path.iterdir())]
+    report = compare_replicas(spark, paths)
+    assert report.is_clean
+    assert [len(each.replicas) for each in report.partitions] == [3, 3]
+    assert sum(each.end_offset for each in report.partitions) == 5000
+    file = tmp_path / "1" / f"{topic}-1" / f"{0:020}.log"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    equal, different = compare_replicas(spark, paths).partitions
+    assert (equal.is_equal, different.is_equal) == (True, False)
+    assert different.first_difference is not None
+    assert different.first_difference.places[1].file == file
+
+
+def test_command_says_no_and_what_is_wrong(
+    topics: ReplicatedTopics, sent: tuple[str, Path], tmp_path: Path
+) -> None:
+    topic, folder = sent
+    (file,) = folder.iterdir()
+    lines = file.read_bytes().splitlines(keepends=True)
+    told = {"topic": topic, "id": "of-nobody", "partition": 0, "offset": 10**6}
+    (tmp_path / "ledger.jsonl").write_bytes(b"".join([*lines, json.dumps(told).encode()]))
+    page = tmp_path / "report.html"
+    code, printed = _run(
+        *("pipeline", "verify", topic, "--ledger", str(tmp_path / "ledger.jsonl")),
+        *("--html", str(page), "--bootstrap", topics.bootstrap, "--master", "local[2]"),
+    )
+    assert (code, printed["clean"], printed["lost"]) == (1, False, 1)
+    assert printed["examples"][0]["id"] == "of-nobody"
+    assert "of-nobody" in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ([], "--ledger"),
+        (["--ledger", "x"], "--path"),
+        (["t", "--ledger", "x", "--id", "guid"], "--id"),
+        (["t", "--ledger", "x", "--allow", "behind"], "--replicas"),
+        (["--replicas"], "--replicas"),
+        (["a", "--replicas", "--ledger", "x"], "--ledger"),
+        (["a", "--replicas", "--allow", "lost"], "--allow"),
+    ],
+)
+def test_wrong_usage_is_named_before_spark_starts(arguments: list[str], named: str) -> None:
+    refused = tidelog("pipeline", "verify", *arguments)
+    assert refused.returncode == 2
+    assert named in refused.stderr.decode()
+
+
+# -- columns ---------------------------------------------------------------------------------------
+
+DATA = st.none() | st.binary(max_size=8)
+HEADERS = st.lists(st.tuples(st.sampled_from(["guid", "b", ""]), DATA), max_size=3)
+JSON = st.builds(
+    lambda found: json.dumps({"id": found}).encode(), st.text(max_size=5) | st.integers()
+)
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(DATA, DATA | JSON, HEADERS), min_size=1, max_size=100))
+def test_spark_computes_what_producers_do(
+    spark: "SparkSession",
+    records: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
+) -> None:
+    sources: list[IdSource] = [KeyId(), HeaderId("guid"), JsonId(("id",))]
+    rows = spark.createDataFrame(
+        records, "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+    ).select(checksum_column(), *map(id_column, sources))
+    expected = [
+        (
+            record_checksum(key=key, value=value, headers=headers),
+            *(find_id(each, key=key, value=value, headers=headers) for each in sources),
+        )
+        for key, value, headers in records
+    ]
+    found = [
+        (row[0], *(None if each is None else bytes(each) for each in row[1:]))
+        for row in rows.collect()
+    ]
+    assert found == expected
