@@ -1,0 +1,335 @@
+"""A topic becomes Parquet files, each record once, whatever is killed and whenever (X4)."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.clients import NewRecord, delete_records, read_committed
+from tests.support.replicated_topics import ReplicatedTopics
+from tests.support.server_process import die_with_parent
+from tests.support.spark_job import ROOT, TIMEOUT_S
+from tidelog.pipeline.archive import (
+    ArchiveError,
+    ArchiveSettings,
+    archive_topic,
+    archived,
+    check_archive,
+    open_archive,
+)
+from tidelog.pipeline.archive.chunk_writer import run_of
+from tidelog.pipeline.archive.errors import ArchiveTaken
+from tidelog.pipeline.archive.manifest_log import ManifestLog
+from tidelog.pipeline.archive.planning import MERGED_COUNT
+from tidelog.pipeline.archive.reading import manifest_of
+from tidelog.pipeline.errors import DataLoss, OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOUR_MS = 3_600_000
+FIRST_MS = 1_763_370_000_000  # 2025-11-17T09:00:00Z
+PARTITIONS = 2
+
+
+def records(count: int, *, first: int = 0) -> list[NewRecord]:
+    """Of three hours, mixed; some without key, value or headers."""
+    return [
+        NewRecord(
+            key=None if number % 7 == 0 else f"key-{number % 5}".encode(),
+            value=None if number % 11 == 0 else json.dumps({"id": number, "kind": "a"}).encode(),
+            timestamp_ms=FIRST_MS + (number % 3) * HOUR_MS + number,
+            headers=() if number % 2 else (("guid", str(number).encode()), ("empty", b"")),
+        )
+        for number in range(first, first + count)
+    ]
+
+
+def filled(topics: ReplicatedTopics, count: int) -> str:
+    topic = topics.create(partition_count=PARTITIONS)
+    send(topics, topic, count)
+    return topic
+
+
+def send(topics: ReplicatedTopics, topic: str, count: int, *, first: int = 0) -> None:
+    for partition in range(PARTITIONS):
+        topics.send(topic, records(count, first=first), partition=partition)
+
+
+def settings(topics: ReplicatedTopics, topic: str, root: Path, **more: Any) -> ArchiveSettings:
+    return ArchiveSettings(
+        topic=topic,
+        root=str(root),
+        kafka={"kafka.bootstrap.servers": topics.bootstrap},
+        **more,
+    )
+
+
+def places(spark: "SparkSession", root: Path) -> list[tuple[int, int]]:
+    frame = archived(spark, str(root))
+    assert frame is not None
+    return sorted((row["partition"], row["offset"]) for row in frame.collect())
+
+
+def all_places(count: int) -> list[tuple[int, int]]:
+    return [(partition, offset) for partition in range(PARTITIONS) for offset in range(count)]
+
+
+def parquet_files(root: Path) -> set[str]:
+    return {path.relative_to(root).as_posix() for path in root.rglob("*.parquet")}
+
+
+def test_what_was_archived_is_what_a_consumer_reads(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    topic = filled(topics, 60)
+    outcome, _ = archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
+    assert (outcome.row_count, outcome.lag) == (120, 0)
+    frame = archived(spark, str(tmp_path))
+    assert frame is not None
+    rows = frame.orderBy("partition", "offset").collect()
+    for partition in range(PARTITIONS):
+        found = [row for row in rows if row["partition"] == partition]
+        stored = read_committed(topics.bootstrap, topic, partition)
+        assert len(found) == len(stored) == 60
+        for row, record in zip(found, stored, strict=True):
+            assert (row["key"], row["value"]) == (record.key, record.value)
+            assert int(row["timestamp"].timestamp() * 1000) == record.timestamp_ms
+            headers = tuple((each["key"], bytes(each["value"])) for each in row["headers"] or ())
+            assert (row["offset"], headers) == (record.offset, record.headers)
+    folders = {path.rpartition("/")[0] for path in parquet_files(tmp_path)}
+    assert folders == {f"date=2025-11-17/hour={hour:02}" for hour in (9, 10, 11)}
+
+
+def test_a_missing_file_and_a_missing_chunk_are_found(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    topic = filled(topics, 30)
+    archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
+    report = check_archive(spark, str(tmp_path))
+    assert report.is_complete
+    assert [each.record_count for each in report.partitions] == [30, 30]
+    victim, *_ = parquet_files(tmp_path)
+    (tmp_path / victim).unlink()
+    [problem] = check_archive(spark, str(tmp_path)).problems
+    assert problem.startswith(f"{victim} is missing: 10 records of partition")
+
+
+def test_many_small_runs_leave_few_files(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    """A run for every handful of records, as from cron."""
+    run_count = MERGED_COUNT + 2
+    topic = topics.create()
+    written = 0
+    for number in range(run_count):
+        same_hour = [
+            NewRecord(b"k", b"v", FIRST_MS + number, ())
+            for number in range(5 * number, 5 * number + 5)
+        ]
+        topics.send(topic, same_hour)
+        outcome, archiver = archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
+        written += outcome.row_count
+        assert sum(1 for _ in archiver.manifest.files()) <= MERGED_COUNT
+    assert written == 5 * run_count
+    assert check_archive(spark, str(tmp_path)).is_complete
+    assert places(spark, tmp_path) == [(0, offset) for offset in range(5 * run_count)]
+    assert open_archive(spark, settings(topics, topic, tmp_path)).compact() > 0
+    assert sum(1 for _ in manifest_of(str(tmp_path)).files()) == 1
+    assert places(spark, tmp_path) == [(0, offset) for offset in range(5 * run_count)]
+
+
+def test_files_have_about_the_size_that_was_asked_for(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    topic = topics.create()
+    values = [os.urandom(1_000) for _ in range(2_000)]
+    topics.send(topic, [NewRecord(None, value, FIRST_MS, ()) for value in values])
+    target_bytes = 400_000
+    archive_topic(spark, settings(topics, topic, tmp_path, target_bytes=target_bytes), is_once=True)
+    sizes = sorted(each.size_bytes for each in manifest_of(str(tmp_path)).files())
+    assert len(sizes) <= 8
+    assert sizes[-1] < 2 * target_bytes
+    assert check_archive(spark, str(tmp_path)).is_complete
+
+
+def test_little_waits_in_the_topic_until_it_is_old_enough(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    topic = filled(topics, 10)
+    now_s = 100.0
+    archiver = open_archive(
+        spark, settings(topics, topic, tmp_path, max_delay_s=60.0), clock_s=lambda: now_s
+    )
+    assert archiver.step(takes_all=False) is None
+    assert archiver.lag == 20
+    now_s += 61
+    done = archiver.step(takes_all=False)
+    assert done is not None
+    assert (done.record_count, archiver.lag) == (20, 0)
+
+
+@pytest.fixture
+def dying_commit(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """As if the driver died before it commits, once for each number that is put in."""
+    deaths: list[int] = []
+    commit = ManifestLog.commit
+
+    def dying(self: ManifestLog, **arguments: Any) -> Any:
+        if deaths and arguments["added"]:
+            deaths.pop()
+            raise KeyboardInterrupt
+        return commit(self, **arguments)
+
+    monkeypatch.setattr(ManifestLog, "commit", dying)
+    return deaths
+
+
+def test_what_was_written_and_not_committed_never_counts(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path, dying_commit: list[int]
+) -> None:
+    topic = filled(topics, 30)
+    dying_commit.append(1)
+    with pytest.raises(KeyboardInterrupt):
+        archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
+    left_over = parquet_files(tmp_path)
+    assert left_over
+    assert archived(spark, str(tmp_path)) is None
+    send(topics, topic, 10, first=30)
+    archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
+    assert places(spark, tmp_path) == all_places(40)
+    assert check_archive(spark, str(tmp_path)).is_complete
+    assert not left_over & parquet_files(tmp_path)
+
+
+def test_a_merge_that_was_not_committed_changes_nothing(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path, dying_commit: list[int]
+) -> None:
+    topic = topics.create(partition_count=PARTITIONS)
+    for number in range(3):
+        send(topics, topic, 6, first=6 * number)
+        archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
+    dying_commit.append(1)
+    with pytest.raises(KeyboardInterrupt):
+        open_archive(spark, settings(topics, topic, tmp_path)).compact()
+    assert places(spark, tmp_path) == all_places(18)
+    assert open_archive(spark, settings(topics, topic, tmp_path)).compact() == 6
+    assert places(spark, tmp_path) == all_places(18)
+    assert check_archive(spark, str(tmp_path)).is_complete
+
+
+def test_a_run_that_another_has_followed_cannot_commit(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    topic = filled(topics, 20)
+    slow = open_archive(spark, settings(topics, topic, tmp_path))
+    archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
+    slow_run = slow.manifest.run
+    with pytest.raises(ArchiveTaken):
+        slow.step(takes_all=True)
+    assert places(spark, tmp_path) == all_places(20)
+    archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
+    assert slow_run not in {run_of(path) for path in parquet_files(tmp_path)}
+
+
+@pytest.mark.parametrize("point", ["files", "commit"])
+def test_a_driver_that_is_killed_leaves_neither_gap_nor_duplicate(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path, point: str
+) -> None:
+    """With kill -9, just before its second commit or just after it."""
+    topic = filled(topics, 300)
+    job = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.pipeline.jobs.dying_archive"),
+            *(topics.bootstrap, topic, str(tmp_path), point),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        preexec_fn=die_with_parent,
+    )
+    assert job.returncode == -signal.SIGKILL, job.stderr
+    before = manifest_of(str(tmp_path))
+    assert 0 < sum(each.record_count for each in before.files()) < 600
+    archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
+    assert places(spark, tmp_path) == all_places(300)
+    assert check_archive(spark, str(tmp_path)).is_complete
+    counting = {each.path for each in manifest_of(str(tmp_path)).files()}
+    assert {run_of(each) for each in parquet_files(tmp_path) - counting} <= {
+        manifest_of(str(tmp_path)).run
+    }
+
+
+def test_json_has_columns_and_what_does_not_fit_is_kept(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    topic = topics.create()
+    values = [
+        b'{"id": 1, "name": "a"}',
+        b"not json",
+        b'{"id": "x"}',
+        b'{"id": 2, "more": true}',
+        None,
+    ]
+    topics.send(topic, [NewRecord(None, value, FIRST_MS, ()) for value in values])
+    schema = "id BIGINT, name STRING"
+    archive_topic(spark, settings(topics, topic, tmp_path, value_schema=schema), is_once=True)
+    frame = archived(spark, str(tmp_path))
+    assert frame is not None
+    rows = frame.orderBy("offset").collect()
+    parsed = [None if row["value"] is None else tuple(row["value"]) for row in rows]
+    assert parsed == [(1, "a"), None, None, (2, None), None]
+    unparsed = [None if row["unparsed"] is None else bytes(row["unparsed"]) for row in rows]
+    assert unparsed == [None, b"not json", b'{"id": "x"}', None, None]
+    with pytest.raises(OptionError, match="has another schema of its own: `id` bigint"):
+        open_archive(spark, settings(topics, topic, tmp_path, value_schema="id STRING"))
+
+
+def test_a_schema_is_found_once_and_kept(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    topic = topics.create()
+    topics.send(topic, [NewRecord(None, b'{"id": 1}', FIRST_MS, ())])
+    wanted = settings(topics, topic, tmp_path, value_schema="infer")
+    archive_topic(spark, wanted, is_once=True)
+    topics.send(topic, [NewRecord(None, b'{"id": 2, "later": true}', FIRST_MS, ())])
+    archive_topic(spark, wanted, is_once=True)
+    assert manifest_of(str(tmp_path)).info.value_schema == "`id` bigint"
+    frame = archived(spark, str(tmp_path))
+    assert frame is not None
+    assert sorted(row["value"]["id"] for row in frame.collect()) == [1, 2]
+
+
+def test_records_that_retention_took_are_a_reason_to_stop(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    topic = topics.create()
+    topics.send(topic, records(10))
+    archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
+    topics.send(topic, records(10, first=10))
+    delete_records(topics.bootstrap, topic, 0, 15)
+    with pytest.raises(DataLoss, match="begins at 15, but was archived up to 10"):
+        archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
+    archive_topic(spark, settings(topics, topic, tmp_path, allows_loss=True), is_once=True)
+    [problem] = check_archive(spark, str(tmp_path)).problems
+    assert problem == "partition 0: offsets 10 to 14 were not archived"
+
+
+def test_an_archive_is_of_one_topic(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    topic = filled(topics, 1)
+    open_archive(spark, settings(topics, topic, tmp_path))
+    with pytest.raises(OptionError, match=f"is of the topic {topic}, not of other"):
+        open_archive(spark, settings(topics, "other", tmp_path))
+
+
+def test_where_there_is_no_archive_it_is_said(spark: "SparkSession", tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="there is no archive in"):
+        check_archive(spark, str(tmp_path))
