@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tidelog.base.errors import ConfigError
-from tidelog.cli import lab_exactly_once
+from tidelog.cli import lab_exactly_once, lab_pipeline
 from tidelog.cli.interrupts import Interrupts
 from tidelog.cli.lab_folder import LabFolder, lab_folder
 from tidelog.cli.options import Coordination, CoordinationOption, JsonOption, Panel
@@ -39,6 +39,7 @@ def register(app: typer.Typer) -> None:
     lab = typer.Typer(no_args_is_help=True, help="Break a cluster on purpose, and see.")
     lab.command("faults")(faults)
     lab.command("exactly-once")(lab_exactly_once.run)
+    lab.command("pipeline")(lab_pipeline.run)
     app.add_typer(lab, name="lab", rich_help_panel=Panel.LOCAL)
 
 

@@ -1,8 +1,5 @@
 """`tidelog lab exactly-once`: transactions under faults, with a verdict."""
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -12,27 +9,22 @@ import typer
 
 from tidelog.cli.interrupts import Interrupts
 from tidelog.cli.lab_folder import LabFolder, lab_folder
+from tidelog.cli.lab_verdicts import records_progress, show_verdicts
 from tidelog.cli.options import Coordination, CoordinationOption, JsonOption
 from tidelog.cli.output import (
     complain,
     duration_text,
-    is_terminal,
     print_heading,
     print_json,
     print_line,
-    print_table,
 )
 from tidelog.lab.errors import StartCancelled
 from tidelog.lab.exactly_once_schedule import PlannedFault, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tidelog.lab.exactly_once import ExactlyOnceOutcome
 
 _BROKER_COUNT_MAX: Final = 9
-_PROBLEMS_SHOWN_MAX: Final = 20
-_COLUMNS: Final = ("expected", "found", "lost", "repeated", "reordered", "unexpected")
 
 
 class GroupProtocol(StrEnum):
@@ -118,7 +110,7 @@ def _run(
 
     is_cancelled = interrupts.at_least(1)
     cluster = MortalCluster(folder, coordination, is_cancelled)
-    with _progress(records) as on_progress:
+    with records_progress(records) as on_progress:
         try:
             on_progress("starting the cluster", 0)
             cluster.start(brokers, lab.SETTINGS)
@@ -141,36 +133,8 @@ def _run(
     return outcome
 
 
-@contextmanager
-def _progress(total: int) -> "Iterator[Callable[[str, int], None]]":
-    if not is_terminal(sys.stderr):
-        yield lambda _doing, _through: None
-        return
-
-    from rich import progress  # noqa: PLC0415 - only for terminals
-    from rich.console import Console  # noqa: PLC0415
-
-    columns = (
-        progress.BarColumn(),
-        progress.TextColumn("{task.completed:,} of {task.total:,} records"),
-        progress.TimeElapsedColumn(),
-        progress.TextColumn("{task.description}"),
-    )
-    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as drawn:
-        task = drawn.add_task("", total=total)
-        yield lambda doing, through: drawn.update(task, description=doing, completed=through)
-
-
 def _show(outcome: "ExactlyOnceOutcome", seed: int, folder: LabFolder) -> None:
-    print_table(
-        ["PARTITION", *map(str.upper, _COLUMNS)],
-        [
-            [verdict.partition, *(getattr(verdict, column) for column in _COLUMNS)]
-            for verdict in outcome.verdicts
-        ],
-    )
-    print_line()
-    _show_problems(outcome)
+    show_verdicts(outcome.verdicts, outcome.problems)
     found = sum(verdict.found for verdict in outcome.verdicts)
     print_line(
         f"{len(outcome.injected)} faults in {duration_text(outcome.took_s)} (seed {seed}): "
@@ -186,23 +150,6 @@ def _show(outcome: "ExactlyOnceOutcome", seed: int, folder: LabFolder) -> None:
         print_heading("Every record came through exactly once and in order.")
     else:
         print_heading(f"Something went wrong; {folder.path} has the logs of everybody.")
-
-
-def _show_problems(outcome: "ExactlyOnceOutcome") -> None:
-    problems = [
-        *outcome.problems,
-        *(
-            f"partition {verdict.partition}: {example}"
-            for verdict in outcome.verdicts
-            for example in verdict.examples
-        ),
-    ]
-    for problem in problems[:_PROBLEMS_SHOWN_MAX]:
-        print_line(f"  {problem}")
-    if len(problems) > _PROBLEMS_SHOWN_MAX:
-        print_line(f"  and {len(problems) - _PROBLEMS_SHOWN_MAX} more")
-    if problems:
-        print_line()
 
 
 def _as_json(outcome: "ExactlyOnceOutcome") -> dict[str, object]:
