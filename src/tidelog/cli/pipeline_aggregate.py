@@ -115,7 +115,7 @@ def run(
             mode=mode,
             batch_records=batch_records,
         )
-        print_outcome(job, outcome, {})
+    print_outcome(job, outcome, {})
     return 0
 
 

@@ -13,6 +13,7 @@ from tidelog.cli.pipeline_running import (
     KafkaOption,
     MasterOption,
     OnceOption,
+    Running,
     duration_ms,
     print_outcome,
     running,
@@ -86,18 +87,14 @@ def run(
     )
     target_bytes = size_bytes("--target-size", target_size)
     delay_s = duration_ms("--max-delay", max_delay) / 1000
+    if check:
+        return _check(job, target, checkpoint)
     with running(job) as run:
         from tidelog.pipeline.archive import (  # noqa: PLC0415 - loads pyarrow
             ArchiveSettings,
             archive_topic,
-            check_archive,
-            open_archive,
         )
 
-        if check:
-            report = check_archive(run.spark, target, manifest_root=checkpoint)
-            _show_report(report, as_json=as_json)
-            return 0 if report.is_complete else 1
         settings = ArchiveSettings(
             topic=topic,
             root=target,
@@ -109,8 +106,7 @@ def run(
             allows_loss=allow_loss,
         )
         if compact:
-            _compact(open_archive(run.spark, settings), as_json=as_json)
-            return 0
+            return _compact(job, run, settings)
         outcome, archiver = archive_topic(
             run.spark,
             settings,
@@ -118,8 +114,17 @@ def run(
             on_progress=run.show,
             is_stopped=run.is_stopped,
         )
-        _show(job, archiver, outcome, settings)
+    _show(job, archiver, outcome, settings)
     return 0
+
+
+def _check(job: Job, target: str, checkpoint: str | None) -> int:
+    with running(job) as run:
+        from tidelog.pipeline.archive import check_archive  # noqa: PLC0415 - loads pyarrow
+
+        report = check_archive(run.spark, target, manifest_root=checkpoint)
+    _show_report(report, as_json=job.is_json)
+    return 0 if report.is_complete else 1
 
 
 def _schema_wanted(values: str | None) -> str | None:
@@ -134,22 +139,19 @@ def _schema_wanted(values: str | None) -> str | None:
             return values
 
 
-def _compact(archiver: "Archiver", *, as_json: bool) -> None:
+def _compact(job: Job, run: Running, settings: "ArchiveSettings") -> int:
+    from tidelog.pipeline.archive import open_archive  # noqa: PLC0415 - loads pyarrow
+
+    archiver = open_archive(run.spark, settings)
     before = sum(1 for _ in archiver.manifest.files())
     merged = archiver.compact()
-    after = sum(1 for _ in archiver.manifest.files())
-    if as_json:
-        print_json(
-            {
-                "done": True,
-                "pipeline": "archive",
-                "merged": merged,
-                "before": before,
-                "files": after,
-            }
-        )
+    now = sum(1 for _ in archiver.manifest.files())
+    if job.is_json:
+        done = {"done": True, "pipeline": "archive"}
+        print_json({**done, "merged": merged, "files_before": before, "files": now})
     else:
-        print_table(["CHUNKS MERGED", "FILES BEFORE", "FILES NOW"], [[merged, before, after]])
+        print_table(["CHUNKS MERGED", "FILES BEFORE", "FILES NOW"], [[merged, before, now]])
+    return 0
 
 
 def _show(job: Job, archiver: "Archiver", outcome: "Outcome", settings: "ArchiveSettings") -> None:

@@ -89,7 +89,7 @@ def run(
             keeps_partitions=keep_partitions,
             batch_records=batch_records,
         )
-        counts = outcome.counts
-        written = outcome.row_count - counts.get("duplicates", 0) - counts.get("late", 0)
-        print_outcome(job, outcome, {"written": written})
+    counts = outcome.counts
+    written = outcome.row_count - counts.get("duplicates", 0) - counts.get("late", 0)
+    print_outcome(job, outcome, {"written": written})
     return 0

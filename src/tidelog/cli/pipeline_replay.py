@@ -95,7 +95,7 @@ def run(
             terms=run.terms(checkpoint, is_once=is_once),
             keeps_partitions=not by_key,
         )
-        print_outcome(job, outcome, {})
+    print_outcome(job, outcome, {})
     return 0
 
 

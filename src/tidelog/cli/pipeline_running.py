@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Self, TypeAlias
 
 import typer
 
@@ -25,6 +25,7 @@ from tidelog.pipeline.record_fields import RecordField, parse_field
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from rich.live import Live
 
     from tidelog.pipeline.running import Outcome, Progress, RunTerms
 
@@ -112,7 +113,10 @@ class Running:
 
 @contextmanager
 def running(job: Job) -> Iterator[Running]:
-    """A session, and a place to show progress. What Spark says of a failure becomes a sentence."""
+    """A session, and a place to show progress. What Spark says of a failure becomes a sentence.
+
+    Results are printed behind it: the line is gone then.
+    """
     from tidelog.pipeline.registration import require_extra  # noqa: PLC0415 - only for jobs
 
     require_extra()
@@ -264,12 +268,9 @@ class _Impatience(Interrupts):
 
 @contextmanager
 def _said_while_starting() -> Iterator[None]:
-    if not is_terminal(sys.stderr):
-        yield
-        return
-    from rich.console import Console  # noqa: PLC0415 - only for terminals
-
-    with Console(stderr=True).status("Spark is starting"):
+    with _Line() as line:
+        if is_terminal(sys.stderr):
+            line.show("Spark is starting")
         yield
 
 
@@ -281,10 +282,42 @@ def _progress(job: Job) -> "Iterator[Callable[[Progress], None]]":
     if not is_terminal(sys.stderr):
         yield lambda _progress: None
         return
-    from rich.console import Console  # noqa: PLC0415 - only for terminals
+    with _Line() as line:
+        yield lambda progress: line.show(f"{job.name}: {progress_text(progress)}")
 
-    with Console(stderr=True).status(f"{job.name}: waiting for records") as line:
-        yield lambda progress: line.update(f"{job.name}: {progress_text(progress)}")
+
+class _Line:
+    """A line that is there from the first time that something is to be shown, until the end."""
+
+    def __init__(self) -> None:
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, text: str) -> None:
+        from rich.console import Console  # noqa: PLC0415 - only for terminals
+        from rich.live import Live  # noqa: PLC0415
+        from rich.spinner import Spinner  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        drawn = Spinner("dots", Text(text))
+        if self._live is not None:
+            self._live.update(drawn)
+            return
+        # rich would take what is printed to stdout meanwhile, and write it to stderr.
+        self._live = Live(
+            drawn,
+            console=Console(stderr=True),
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._live.start()
 
 
 def _print_progress(progress: "Progress") -> None:
