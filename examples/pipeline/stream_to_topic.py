@@ -3,8 +3,8 @@
     python examples/pipeline/stream_to_topic.py FROM TO CHECKPOINT
 
 Values are made upper case on the way. The checkpoint is a folder that remembers how far the stream
-is; the group `stream_to_topic` is told too, so that `tidelog groups describe` shows the lag. It ends
-when all that is there was copied; without `.trigger(availableNow=True)` it would go on for ever.
+is; the group `stream_to_topic` is told too, so that `tidelog groups describe` shows the lag. It
+ends when all that is there was copied; without `.trigger(availableNow=True)` it would go on.
 """
 
 import os
