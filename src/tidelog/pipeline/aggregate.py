@@ -65,7 +65,7 @@ def aggregate_topic(
         raise OptionError("rows of Parquet files cannot change: the mode has to be append")
     rows = aggregated(topic_stream(spark, source, kafka, batch_records=batch_records), wanted)
     if output is Output.TOPIC:
-        write = topic_writer(spark, {**kafka, "topic": target}, as_records)
+        write = topic_writer(spark, {**kafka, "topic": target}, as_records, terms.checkpoint)
         writer = rows.writeStream.foreachBatch(write)
     else:
         # A file for each micro-batch that ends a window, rather than one for each of its tasks.

@@ -71,6 +71,7 @@ def dedup_topic(
         spark,
         {**kafka, "topic": target, "includeTimestamp": "true"},
         lambda batch: in_order(batch, keeps_partitions=keeps_partitions),
+        terms.checkpoint,
     )
     return run_stream(unique.writeStream.foreachBatch(write), terms, dedup_counts)
 

@@ -6,7 +6,8 @@ a micro-batch is a data frame like any other. What is missing there, which piece
 task is (`task_producer.TaskIdentity`), comes in options: the query, and the number of the
 micro-batch.
 
-The rows of a micro-batch have to be cut into the same tasks when it is run again: `cut_by` does.
+The rows of a micro-batch have to be the same when it is run again (`decided_rows`), and be cut into
+the same tasks: `cut_by` does.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from tidelog.pipeline import decided_rows
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.sink import offered_guarantee
 from tidelog.pipeline.sink_options import Guarantee, SinkOptions
@@ -40,15 +42,18 @@ def topic_writer(
     spark: "SparkSession",
     options: Mapping[str, str],
     arranged: Callable[["DataFrame"], "DataFrame"],
+    checkpoint: str,
 ) -> BatchFunction:
     """For `foreachBatch`: writes what `arranged` makes of a micro-batch, once."""
     spark.dataSource.register(MicroBatchDataSource)
+    is_saved_first = decided_rows.is_needed(spark)
 
     def write(frame: "DataFrame", number: int) -> None:
         query = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
         if query is None:
             raise PipelineError("Spark did not say which query this is")
-        writer = arranged(frame).write.format(FORMAT).options(**options)
+        rows = decided_rows.decided(frame, number, checkpoint) if is_saved_first else frame
+        writer = arranged(rows).write.format(FORMAT).options(**options)
         writer.option(_WRITE, query).option(_NUMBER, str(number)).mode("append").save()
 
     return write
