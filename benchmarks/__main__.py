@@ -36,6 +36,7 @@ SCRIPTS = (
     "transactions",
     "deduplication",
     "compaction",
+    "spark_source",
     "request_path",
     "fetch_path",
     "replicated_path",

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,6 +36,7 @@ from tidelog.client.translation import translated
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.sink_options import SinkOptions
 
+T = TypeVar("T")
 Headers = list[tuple[str, str | bytes | None]]
 
 _ANY_PARTITION: Final = -1
@@ -136,16 +137,19 @@ class _Transaction:
 
     def _written_before(self) -> Written | None:
         """What was written by whoever ran this task before, if it was of this micro-batch."""
-        name = self._identity.name
         with AdminClient({**self._options.kafka.for_client()}) as client:
-            asked = client.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(name)], require_stable=True, request_timeout=_CALL_S
-            )
-            committed = asked[name].result().topic_partitions or []
+            committed = _insist(partial(self._committed, client))
         for partition in committed:
             if partition.offset == self._identity.number + 1:
                 return Written(*json.loads(partition.metadata))
         return None
+
+    def _committed(self, client: AdminClient) -> list[TopicPartition]:
+        name = self._identity.name
+        asked = client.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(name)], require_stable=True, request_timeout=_CALL_S
+        )
+        return asked[name].result().topic_partitions or []
 
     def _require_same(self, before: Written, batches: Iterable[pa.RecordBatch]) -> Written:
         now = _measured(batches)
@@ -290,15 +294,13 @@ def _settings(options: SinkOptions) -> dict[str, Any]:
     }
 
 
-def _insist(call: Callable[[], object]) -> None:
+def _insist(call: Callable[[], T]) -> T:
     """Again and again while librdkafka says that it may help."""
     give_up_at = time.monotonic() + _INSIST_S
     while True:
         try:
-            call()
+            return call()
         except KafkaException as exception:
             if not exception.args[0].retriable() or time.monotonic() > give_up_at:
                 raise
             time.sleep(_RETRY_S)
-        else:
-            return
