@@ -130,13 +130,7 @@ def _check(job: Job, target: str, checkpoint: str | None) -> int:
 def _schema_wanted(values: str | None) -> str | None:
     from tidelog.pipeline.archive.archiver import INFER  # noqa: PLC0415 - loads pyarrow
 
-    match values:
-        case None | "raw":
-            return None
-        case "json":
-            return INFER
-        case _:
-            return values
+    return INFER if values == "json" else values
 
 
 def _compact(job: Job, run: Running, settings: "ArchiveSettings") -> int:

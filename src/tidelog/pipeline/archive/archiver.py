@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 TARGET_BYTES: Final = 128 * 1024 * 1024
 MAX_DELAY_S: Final = 600.0
 INFER: Final = "infer"
+RAW: Final = "raw"
 
 _CHUNKS_PER_CORE: Final = 2
 
@@ -69,7 +70,7 @@ class ArchiveSettings:
     kafka: Mapping[str, str]
     """Options of the source: `kafka.bootstrap.servers` and what else the cluster asks for."""
     value_schema: str | None = None
-    """Of JSON values, or INFER. None: as they are, or as the archive has them already."""
+    """Of JSON values; INFER: found in records; RAW: bytes. None: as the archive has it, or RAW."""
     manifest_root: str | None = None
     """Where the manifest is, if not in the archive itself."""
     target_bytes: int = TARGET_BYTES
@@ -125,7 +126,9 @@ def open_archive(
 def _new_schema(spark: "SparkSession", settings: ArchiveSettings) -> str | None:
     if settings.value_schema == INFER:
         return inferred_schema(_reader(spark, settings, {}), settings.topic)
-    return None if settings.value_schema is None else checked_schema(settings.value_schema)
+    if settings.value_schema is None or settings.value_schema == RAW:
+        return None
+    return checked_schema(settings.value_schema)
 
 
 def _require_same(settings: ArchiveSettings, info: ArchiveInfo) -> None:
@@ -133,12 +136,16 @@ def _require_same(settings: ArchiveSettings, info: ArchiveInfo) -> None:
         raise OptionError(
             f"the archive {settings.root} is of the topic {info.topic}, not of {settings.topic}"
         )
-    if settings.value_schema in {None, INFER}:
+    wanted = settings.value_schema
+    if wanted is None or (wanted == INFER and info.value_schema is not None):
         return
-    assert settings.value_schema is not None
-    if checked_schema(settings.value_schema) != info.value_schema:
-        has = "values as they are" if info.value_schema is None else info.value_schema
-        raise OptionError(f"the archive {settings.root} has another schema of its own: {has}")
+    if info.value_schema is None:
+        if wanted != RAW:
+            raise OptionError(f"the archive {settings.root} has values as they are, not as JSON")
+    elif wanted == RAW or checked_schema(wanted) != info.value_schema:
+        raise OptionError(
+            f"the archive {settings.root} has another schema of its own: {info.value_schema}"
+        )
 
 
 def _reader(
