@@ -141,7 +141,7 @@ class _Transaction:
             committed = _insist(partial(self._committed, client))
         for partition in committed:
             if partition.offset == self._identity.number + 1:
-                return Written(*json.loads(partition.metadata))
+                return Written(*json.loads(partition.metadata or ""))
         return None
 
     def _committed(self, client: AdminClient) -> list[TopicPartition]:
