@@ -61,15 +61,18 @@ class ChunkWriter:
         self._partition = partition
         self._system = ArchiveFiles(terms.root)
         self._attempt = uuid.uuid4().hex[:12]
+        # A file is larger than the target by one of these at most.
+        self._row_group_bytes = max(1, min(ROW_GROUP_BYTES, terms.target_bytes // 2))
         self._open: OrderedDict[int, _OpenFile] = OrderedDict()
         self.files: list[ArchivedFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
         for hour, rows in _by_hour(with_utc(batch)):
-            file = self._file_of(hour, rows)
-            file.write(rows)
-            if file.size_bytes >= self._terms.target_bytes:
-                self._close(hour)
+            for piece in _pieces(rows, self._row_group_bytes):
+                file = self._file_of(hour, piece)
+                file.write(piece)
+                if file.size_bytes >= self._terms.target_bytes:
+                    self._close(hour)
 
     def close(self) -> list[ArchivedFile]:
         for hour in list(self._open):
@@ -86,7 +89,7 @@ class ChunkWriter:
         first_offset = rows.column("offset")[0].as_py()
         name = f"part-{self._partition:05}-{first_offset:020}-{self._terms.run}-{self._attempt}"
         path = f"{hour_folder(hour)}/{name}.parquet"
-        self._open[hour] = _OpenFile(self._system, path, rows.schema)
+        self._open[hour] = _OpenFile(self._system, path, rows.schema, self._row_group_bytes)
         return self._open[hour]
 
     def _close(self, hour: int) -> None:
@@ -94,7 +97,10 @@ class ChunkWriter:
 
 
 class _OpenFile:
-    def __init__(self, system: ArchiveFiles, path: str, schema: pa.Schema) -> None:
+    def __init__(
+        self, system: ArchiveFiles, path: str, schema: pa.Schema, row_group_bytes: int
+    ) -> None:
+        self._row_group_bytes = row_group_bytes
         self._system = system
         self._path = path
         self._sink = system.create(path)
@@ -113,10 +119,10 @@ class _OpenFile:
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._waiting.append(batch)
-        self._waiting_bytes += batch.get_total_buffer_size()
+        self._waiting_bytes += batch.nbytes
         self._waiting_rows += batch.num_rows
         self._note(batch)
-        if self._waiting_bytes >= ROW_GROUP_BYTES or self._waiting_rows >= ROW_GROUP_ROWS:
+        if self._waiting_bytes >= self._row_group_bytes or self._waiting_rows >= ROW_GROUP_ROWS:
             self._write_row_group()
 
     def close(self) -> ArchivedFile:
@@ -165,6 +171,14 @@ def with_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
     if batch.schema.field(at).type == _TIMESTAMP:
         return batch
     return batch.set_column(at, field, batch.column(at).cast(_TIMESTAMP))
+
+
+def _pieces(rows: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The same rows, cut where about that many bytes are together."""
+    # Rather more than less: one that is just too small would wait for another.
+    count = 1 + rows.num_rows * size_bytes // max(rows.nbytes, 1)
+    for start in range(0, rows.num_rows, count):
+        yield rows.slice(start, count)
 
 
 def _by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

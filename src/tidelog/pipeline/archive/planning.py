@@ -17,8 +17,9 @@ from typing import Final
 from tidelog.pipeline.archive.manifest import Chunk, Manifest
 
 MERGED_COUNT: Final = 8
-RECORD_BYTES_ASSUMED: Final = 512
-"""What a record takes in Parquet, as long as nobody knows."""
+RECORD_BYTES_ASSUMED: Final = 200
+"""What a record takes in Parquet, as long as nobody knows. Too little does no harm: a task closes
+files that have reached the target."""
 CHUNK_RECORDS_MAX: Final = 50_000_000
 # Below that a file is mostly what Parquet says about itself.
 _SMALLEST_BYTES: Final = 16 * 1024

@@ -1,5 +1,6 @@
 """Rows of a chunk as files: by hour, of a bounded size, under names of their own."""
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,7 +8,6 @@ import pyarrow.parquet as pq
 
 from tidelog.pipeline.archive.chunk_writer import (
     OPEN_FILES_MAX,
-    ROW_GROUP_ROWS,
     ChunkWriter,
     WriteTerms,
     copied,
@@ -74,9 +74,17 @@ def test_an_attempt_never_writes_into_the_file_of_another(tmp_path: Path) -> Non
 
 
 def test_a_file_that_has_reached_the_target_is_closed(tmp_path: Path) -> None:
-    batch = rows([NINE_MS] * ROW_GROUP_ROWS)
-    files = copied([batch, batch.slice(0, 10)], writer(tmp_path, target_bytes=1))
-    assert [each.record_count for each in files] == [ROW_GROUP_ROWS, 10]
+    """However many rows come at once."""
+    values = [os.urandom(1_000) for _ in range(500)]
+    batch = rows([NINE_MS] * 500).set_column(1, "value", pa.array(values))
+    files = copied([batch], writer(tmp_path, target_bytes=100_000))
+    assert sum(each.record_count for each in files) == 500
+    assert max(each.size_bytes for each in files) < 170_000
+    assert min(each.size_bytes for each in files[:-1]) >= 100_000
+    firsts = [each.first_offset for each in files]
+    lasts = [each.last_offset for each in files]
+    assert firsts == [0, *(last + 1 for last in lasts[:-1])]
+    assert lasts[-1] == 499
 
 
 def test_timestamps_all_over_the_calendar_cost_files_and_not_memory(tmp_path: Path) -> None:
