@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F  # noqa: N812
 
-from tests.support.command_line import objects, tidelog
+from tests.support.command_line import environment, objects, tidelog
 from tests.support.replicated_topics import ReplicatedTopics
 from tests.support.server_process import wait_until
+from tests.support.spark_job import TIMEOUT_S
 from tidelog.base.ids import TopicPartition
 from tidelog.client.ledger import record_checksum
 from tidelog.client.record_ids import DEFAULT_ID_SOURCE, HeaderId, IdSource, JsonId, KeyId, find_id
+from tidelog.pipeline.errors import OptionError
 from tidelog.pipeline.rows import ddl
 from tidelog.pipeline.segments import choose_replicas, find_partitions
 from tidelog.pipeline.verify import Problem, VerifyReport, compare_replicas, read_ledger, verify
@@ -185,6 +189,13 @@ def test_what_was_not_acknowledged_may_be_there_or_not(small: Small) -> None:
     assert (report.stored, report.acknowledged, report.unacknowledged) == (2, 0, 3)
 
 
+def test_ledger_of_something_else_has_heard_of_nothing(small: Small) -> None:
+    small.lines.append("this is no ledger")
+    small.record("a", 0)
+    report = small.verify()
+    assert (report.noted, report.unreadable_lines) == (0, 1)
+
+
 def test_lines_about_one_record_are_taken_together(small: Small) -> None:
     small.line(id="a", crc32=small.record("a", 7), producer="p", number=0)
     small.line(id="a", partition=0, offset=7)
@@ -244,8 +255,14 @@ def test_copy_in_another_partition_is_a_duplicate(small: Small) -> None:
     assert "partition 1, offset 9" in report.examples[0].detail
 
 
+def test_log_without_headers_is_refused(spark: "SparkSession") -> None:
+    log = spark.createDataFrame([], ddl(has_headers=False))
+    with pytest.raises(OptionError, match="includeHeaders"):
+        verify(spark.createDataFrame([], "topic STRING"), log)
+
+
 def test_ledger_that_is_not_there_is_named(spark: "SparkSession") -> None:
-    with pytest.raises(Exception, match="/no/such/ledger does not exist"):
+    with pytest.raises(OptionError, match="/no/such/ledger does not exist"):
         read_ledger(spark, ["/no/such/ledger"])
 
 
@@ -254,7 +271,13 @@ def test_ledger_that_is_not_there_is_named(spark: "SparkSession") -> None:
 
 def _run(*arguments: str) -> tuple[int, dict[str, Any]]:
     """Exit code and what was printed."""
-    done = tidelog(*arguments, "--json")
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "tidelog", *arguments, "--json"],
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        env=environment(),
+    )
     assert done.returncode in (0, 1), done.stderr
     (printed,) = objects(done.stdout)
     return done.returncode, printed

@@ -159,6 +159,8 @@ def _of_ledger(
         report = _verified(
             started.spark, job, topics, ledgers, paths, id_source, problems, examples
         )
+    if not report.noted:
+        raise ConfigError(f"--ledger {', '.join(ledgers)} has no line about what is to be judged")
     about = {
         "topics": ", ".join(topics) or "all",
         "in": ", ".join(paths) or job.bootstrap,

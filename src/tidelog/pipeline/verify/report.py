@@ -130,6 +130,11 @@ class VerifyReport:
     def expired(self) -> int:
         return sum(each.expired for each in self.partitions)
 
+    @property
+    def noted(self) -> int:
+        """Of how many records the ledger has heard."""
+        return self.acknowledged + self.unacknowledged
+
     def examples_of(self, problem: Problem) -> tuple[Example, ...]:
         return tuple(each for each in self.examples if each.problem is problem)
 

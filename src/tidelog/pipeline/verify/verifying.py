@@ -8,6 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tidelog.base.ids import TopicPartition
 from tidelog.client.record_ids import DEFAULT_ID_SOURCE, IdSource
+from tidelog.pipeline.errors import OptionError
 from tidelog.pipeline.verify.columns import OFFSET_BITS, OFFSET_MAX
 from tidelog.pipeline.verify.matching import Flag, match
 from tidelog.pipeline.verify.report import (
@@ -59,8 +60,10 @@ def verify(
 
     `ledger` is what `read_ledger` gives; `log` are rows of `format("tidelog")` with headers. Both
     are read once. Topics that are not in both are judged as well: leave them out before. What was
-    acknowledged below `log_starts` may be gone.
+    acknowledged below `log_starts` may be gone. Raises OptionError for a log without headers.
     """
+    if "headers" not in log.columns:
+        raise OptionError("the log has no headers, which checksums are of: set includeHeaders")
     matched = match(ledger, log, id_source=id_source, log_starts=log_starts or {})
     has_problem = F.col("flags").bitwiseAND(F.lit(_ALL_PROBLEMS)) != 0
     order = F.when(has_problem, F.col("offset"))
