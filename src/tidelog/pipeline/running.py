@@ -28,6 +28,10 @@ _POLL_S: Final = 0.1
 _OURS: Final = re.compile(r"^tidelog\.([\w.]+): (.*)$", re.MULTILINE)
 _PYTHON: Final = re.compile(r"^(?:[a-z_]\w*\.)*([A-Z]\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 _SPARK: Final = re.compile(r"^\s*\[[A-Z_.]+\] (.*?)(?: SQLSTATE: \w+.*)?$", re.MULTILINE)
+_JAVA: Final = re.compile(
+    r"^(?:: |Caused by: )(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (.+)$", re.MULTILINE
+)
+_INNER: Final = re.compile(r"(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ")
 _NOISE: Final = re.compile(r"^Query \[id = [^\]]*\] terminated with exception: ")
 
 
@@ -225,5 +229,8 @@ def failure_of(message: str) -> PipelineError:
     spark = _SPARK.findall(message)
     if spark:
         return PipelineError(_NOISE.sub("", spark[-1].strip()))
+    java = _JAVA.findall(message)
+    if java:
+        return PipelineError(_INNER.split(java[-1])[-1].strip())
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return PipelineError(lines[0] if lines else "Spark did not say why")

@@ -45,6 +45,13 @@ def test_a_wrong_option_is_told_from_other_failures() -> None:
             "SQLSTATE: XXKST\n=== Streaming Query ===",
             "no space left",
         ),
+        (
+            "An error occurred while calling o91.save.\n: org.apache.spark.SparkException: Job "
+            "aborted due to stage failure: Lost task 1.0 (TID 9): org.apache.spark.SparkException: "
+            "Python worker exited unexpectedly (crashed)\n\tat org.apache.spark.api.Runner.x(R:1)"
+            "\nCaused by: java.io.EOFException\n\tat java.base/java.io.DataInputStream.read(D:2)",
+            "Python worker exited unexpectedly (crashed)",
+        ),
         ("something\nelse", "something"),
         ("", "Spark did not say why"),
     ],
