@@ -255,10 +255,10 @@ def test_a_driver_that_is_killed_leaves_neither_gap_nor_duplicate(
         preexec_fn=die_with_parent,
     )
     assert job.returncode == -signal.SIGKILL, job.stderr
-    before = manifest_of(str(tmp_path))
-    assert 0 < sum(each.record_count for each in before.files()) < 600
+    assert sum(each.record_count for each in manifest_of(str(tmp_path)).files()) > 0
+    send(topics, topic, 10, first=300)
     archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
-    assert places(spark, tmp_path) == all_places(300)
+    assert places(spark, tmp_path) == all_places(310)
     assert check_archive(spark, str(tmp_path)).is_complete
     counting = {each.path for each in manifest_of(str(tmp_path)).files()}
     assert {run_of(each) for each in parquet_files(tmp_path) - counting} <= {
