@@ -23,7 +23,7 @@ class KeyField:
 
 @dataclass(frozen=True, slots=True)
 class HeaderField:
-    """The value of the first header of this name."""
+    """The value of the last header of this name, as brokers take ids from there (D5)."""
 
     name: str
 
@@ -65,7 +65,7 @@ def as_bytes(field: RecordField) -> "Column":
             return f.col("key")
         case HeaderField(name):
             named = f.filter(f.col("headers"), lambda header: header["key"] == f.lit(name))
-            return f.get(named, f.lit(0))["value"]
+            return f.try_element_at(named, f.lit(-1))["value"]
         case JsonField(path):
             return f.get_json_object(f.col("value").cast("string"), path).cast("binary")
 
