@@ -132,16 +132,22 @@ def offered_guarantee(options: SinkOptions) -> Guarantee:
 
 @cache
 def _refusal_of_transactions(kafka: KafkaSettings, prefix: str) -> str | None:
-    """What the cluster says if it has none. Raises ClientError."""
+    """What the cluster says if it has none. Raises ClientError, PipelineError."""
     with translated(kafka.bootstrap):
         probe = Producer({**kafka.for_client(), "transactional.id": f"{prefix}-probe"})
         try:
             probe.init_transactions(_ASKED_WITHIN_S)
         except KafkaException as exception:
             error = exception.args[0]
-            if error.name() not in _NO_TRANSACTIONS:
+            if error.name() in _NO_TRANSACTIONS:
+                return str(error.str())
+            if error.name() != "_TIMED_OUT":
                 raise
-            return str(error.str())
+            raise PipelineError(
+                f"{kafka.bootstrap} did not begin a transaction within {_ASKED_WITHIN_S:g} s: are "
+                "there as many brokers as transaction.state.log.replication.factor asks for? "
+                "deliveryGuarantee=at-least-once does without transactions"
+            ) from None
     return None
 
 
