@@ -1,7 +1,10 @@
 """X5: what `tidelog produce --ledger` writes down is what the topic holds, also after a kill -9."""
 
+import fcntl
 import json
+import os
 import re
+import select
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +16,9 @@ from tests.support.command_line import COMMAND_TIMEOUT_S, Cluster, objects
 from tests.support.server_process import wait_until
 from tidelog.client.admin import Admin
 from tidelog.client.ledger import record_checksum
-from tidelog.client.record_ids import DEFAULT_ID_SOURCE
+from tidelog.client.record_fields import DEFAULT_ID_FIELD
+
+PIPE_BYTES = 1024 * 1024
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +44,14 @@ def _stored(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
     return objects(cluster.ok("consume", topic, "--json"))
 
 
+def _wait_for_records(cluster: Cluster, topic: str, count: int) -> None:
+    wait_until(
+        lambda: len(_stored(cluster, topic)) == count,
+        within_s=COMMAND_TIMEOUT_S,
+        what=f"{count} records in the topic",
+    )
+
+
 def _headers(record: dict[str, Any]) -> list[tuple[str, bytes]]:
     return [(each["name"], each["value"].encode()) for each in record["headers"]]
 
@@ -59,7 +72,7 @@ def test_every_record_is_where_its_ledger_says(
     for record in _stored(cluster, topic):
         record_id = told.pop((record["partition"], record["offset"]))
         headers = _headers(record)
-        assert dict(headers)[DEFAULT_ID_SOURCE.name].decode() == record_id
+        assert dict(headers)[DEFAULT_ID_FIELD.name].decode() == record_id
         assert sent[record_id]["crc32"] == record_checksum(
             key=None, value=record["value"].encode(), headers=headers
         )
@@ -101,14 +114,15 @@ def test_failed_records_are_written_down_as_such(
     assert [line.get("error") for line in _lines(path)] == [None, "MSG_SIZE_TOO_LARGE"]
 
 
+@pytest.mark.parametrize("noted_bytes", [1, 300_000, 2_000_000])
 def test_killed_producer_leaves_no_record_that_its_ledger_has_not_heard_of(
-    cluster: Cluster, topic: str, tmp_path: Path
+    cluster: Cluster, topic: str, tmp_path: Path, noted_bytes: int
 ) -> None:
     path = tmp_path / "ledger.jsonl"
     producer = cluster.start("produce", topic, "--count", "10000000", "--ledger", str(path))
     try:
         wait_until(
-            lambda: path.exists() and path.stat().st_size > 2_000_000,
+            lambda: path.exists() and path.stat().st_size >= noted_bytes,
             within_s=COMMAND_TIMEOUT_S,
             what="a ledger of some length",
         )
@@ -126,6 +140,71 @@ def test_killed_producer_leaves_no_record_that_its_ledger_has_not_heard_of(
     }
     assert {record_id for *_, record_id in stored} <= sent
     assert told <= stored
+
+
+def test_nothing_is_sent_that_a_ledger_has_no_room_for(
+    cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    """The ledger is a pipe that nobody empties: the producer stops in the middle of a write."""
+    path = tmp_path / "ledger.jsonl"
+    os.mkfifo(path)
+    reading = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+    fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    producer = cluster.start("produce", topic, "--count", "1000000", "--ledger", str(path))
+    try:
+        wait_until(
+            lambda: not select.select([], [reading], [], 0)[1],
+            within_s=COMMAND_TIMEOUT_S,
+            what="a pipe that is full",
+        )
+        counts = [0]
+
+        def has_stopped() -> bool:
+            counts.append(len(_stored(cluster, topic)))
+            return 0 < counts[-1] == counts[-2]
+
+        wait_until(has_stopped, within_s=COMMAND_TIMEOUT_S, what="records of what is in the pipe")
+    finally:
+        producer.send_signal(signal.SIGKILL)
+        producer.communicate(timeout=COMMAND_TIMEOUT_S)
+    *whole, _ = os.read(reading, 2 * PIPE_BYTES).split(b"\n")
+    os.close(reading)
+    noted = {json.loads(line)["id"] for line in whole}
+    assert {record["headers"][0]["value"] for record in _stored(cluster, topic)} <= noted
+
+
+def test_record_of_a_slow_pipe_waits_for_no_other(
+    cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "ledger.jsonl"
+    producer = cluster.start("produce", topic, "--ledger", str(path))
+    assert producer.stdin is not None
+    try:
+        for count, line in enumerate((b"first\n", b"second\nhalf of"), start=1):
+            producer.stdin.write(line)
+            producer.stdin.flush()
+            _wait_for_records(cluster, topic, count)
+    finally:
+        _, complaint = producer.communicate(b" the third", timeout=COMMAND_TIMEOUT_S)
+    assert (producer.returncode, complaint) == (0, b"")
+    values = {record["value"] for record in _stored(cluster, topic)}
+    assert values == {"first", "second", "half of the third"}
+    assert len(_lines(path)) == 6
+
+
+def test_record_waits_for_its_turn_and_not_for_others(
+    cluster: Cluster, topic: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "ledger.jsonl"
+    producer = cluster.start(
+        *("produce", topic, "--count", "1000", "--rate", "0.1/s", "--ledger", str(path))
+    )
+    try:
+        _wait_for_records(cluster, topic, 1)
+        assert 0 < len([line for line in _lines(path) if "crc32" in line]) < 10
+    finally:
+        producer.send_signal(signal.SIGKILL)
+        producer.communicate(timeout=COMMAND_TIMEOUT_S)
 
 
 def _is_torn(line: bytes) -> bool:

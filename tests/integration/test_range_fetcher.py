@@ -1,6 +1,7 @@
 """A range of a partition is read as batches, whichever broker leads it meanwhile (X1)."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -8,14 +9,16 @@ from tests.support.clients import delete_records
 from tests.support.three_brokers import ThreeBrokers
 from tests.support.topics import unused_name
 from tidelog.client import Producer
-from tidelog.client.bootstrap import Address
+from tidelog.client.bootstrap import Address, parse_bootstrap
 from tidelog.client.errors import ClientError
+from tidelog.client.leaders import AskedLeaders
 from tidelog.client.range_fetcher import (
     READ_UNCOMMITTED,
     FetchedBatches,
     FetchLimits,
     OffsetGone,
     RangeFetcher,
+    TopicGone,
 )
 from tidelog.records.batch import iter_headers
 from tidelog.records.record import decode_records
@@ -123,16 +126,26 @@ def test_offset_that_is_gone_is_said(cluster: ThreeBrokers, topic: str) -> None:
     assert gone.value.offset == 5
 
 
+def test_topic_that_is_gone_is_said_by_its_name(cluster: ThreeBrokers) -> None:
+    leaders = AskedLeaders(parse_bootstrap(cluster.bootstrap), {}, timeout_s=10)
+    reading = RangeFetcher(
+        leaders,
+        "nowhere",
+        0,
+        start_offset=0,
+        end_offset=5,
+        isolation_level=READ_UNCOMMITTED,
+        limits=replace(SMALL, retry_timeout_s=0.2),
+        client_id="test",
+    )
+    with pytest.raises(TopicGone, match="there is no topic nowhere"):
+        next(iter(reading))
+
+
 def test_what_is_not_written_yet_is_not_waited_for_without_end(
     cluster: ThreeBrokers, topic: str
 ) -> None:
-    limits = FetchLimits(
-        max_bytes=20_000,
-        partition_max_bytes=20_000,
-        max_wait_ms=10,
-        request_timeout_s=10,
-        retry_timeout_s=0.2,
-    )
+    limits = replace(SMALL, max_wait_ms=10, retry_timeout_s=0.2)
     reading = iter(fetcher(cluster, topic, RECORD_COUNT, RECORD_COUNT + 1, limits))
     with pytest.raises(ClientError, match=f"{topic}-0 could not be read at {RECORD_COUNT}"):
         next(reading)

@@ -8,6 +8,7 @@ import re
 import sys
 from contextlib import ExitStack
 from enum import StrEnum
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -30,7 +31,7 @@ from tidelog.cli.sending import Outcome, Pacer, send_all
 from tidelog.client.errors import ClientError
 from tidelog.client.noted_records import NotedRecords
 from tidelog.client.producer import ANY_PARTITION, ProducerConfig, RecordProducer
-from tidelog.client.record_ids import DEFAULT_ID_SOURCE, parse_id_source
+from tidelog.client.record_fields import DEFAULT_ID_FIELD, parse_field
 
 # librdkafka sends nothing larger.
 RECORD_BYTES_MAX: Final = 1_000_000_000
@@ -126,14 +127,14 @@ def run(
             "folder, a file of its own.",
         ),
     ] = None,
-    id_source: Annotated[
+    id_text: Annotated[
         str | None,
         typer.Option(
             "--id",
             metavar="WHERE",
-            help="With --ledger: where records have their ids, header:NAME, key or json:$.NAME; a "
+            help="With --ledger: where records have their ids, key, header:NAME or json:$.PATH; a "
             "header is added where it is missing.",
-            show_default=str(DEFAULT_ID_SOURCE),
+            show_default=str(DEFAULT_ID_FIELD),
         ),
     ] = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
@@ -158,21 +159,21 @@ def run(
     if profile is Profile.RELIABLE and acks not in {Acks.ALL, Acks.MINUS_ONE}:
         raise ConfigError(f"--profile reliable needs --acks all, but --acks is {acks}")
     config = ProducerConfig(acks=acks.value, compression_type=compression.value)
-    noted = _noted_records(topic, ledger, id_source)
+    noted = _noted_records(topic, ledger, id_text)
     producer = RecordProducer(bootstrap, topic, config, noted)
     _require_partition(producer, topic, partition)
     if profile is Profile.RELIABLE:
         require_reliable_topic(bootstrap, topic)
     with ExitStack() as stack:
         if count is not None:
-            records = generated_records(count, size_bytes=size, template=template)
+            groups = generated_records(count, size_bytes=size, template=template)
         else:
             inputs = _inputs(stack, files or [])
             parse = records_from_json if input_format is InputFormat.JSON else records_from_lines
-            records = parse(inputs, template)
+            groups = parse(inputs, template)
         progress = stack.enter_context(progress_of(topic, count))
         target = ANY_PARTITION if partition is None else partition
-        outcome = send_all(producer, records, partition=target, pacer=pacer, progress=progress)
+        outcome = send_all(producer, groups, partition=target, pacer=pacer, progress=progress)
     _report(topic, outcome, as_json=as_json)
     return _exit_code(outcome)
 
@@ -185,13 +186,13 @@ def parse_rate(text: str) -> float:
     return float(found[1])
 
 
-def _noted_records(topic: str, ledger: Path | None, id_source: str | None) -> NotedRecords | None:
+def _noted_records(topic: str, ledger: Path | None, id_text: str | None) -> NotedRecords | None:
     if ledger is None:
-        if id_source is not None:
+        if id_text is not None:
             raise ConfigError("--id says where --ledger finds ids, but there is no --ledger")
         return None
-    source = DEFAULT_ID_SOURCE if id_source is None else parse_id_source("--id", id_source)
-    return NotedRecords(ledger, topic=topic, id_source=source)
+    field = DEFAULT_ID_FIELD if id_text is None else parse_field("--id", id_text)
+    return NotedRecords(ledger, topic=topic, id_field=field)
 
 
 def _parse_header(text: str) -> tuple[str, bytes]:
@@ -220,7 +221,10 @@ def _inputs(stack: ExitStack, files: list[Path]) -> list[NamedInput]:
             inputs.append(NamedInput(str(path), stack.enter_context(path.open("rb"))))
         except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    return inputs or [NamedInput("stdin", sys.stdin.buffer)]
+    if inputs:
+        return inputs
+    assert isinstance(sys.stdin.buffer, BufferedIOBase)
+    return [NamedInput("stdin", sys.stdin.buffer)]
 
 
 def _report(topic: str, outcome: Outcome, *, as_json: bool) -> None:

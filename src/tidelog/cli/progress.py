@@ -28,7 +28,7 @@ class Progress:
     """Shows nothing. Used where no person looks."""
 
     def update(self, counts: Counts) -> None:
-        """Called after every record."""
+        """Called whenever records were handed over."""
 
     def finish(self, counts: Counts) -> None:
         """Called when the last record is acknowledged."""

@@ -11,25 +11,15 @@ Reading what was written gives the same bytes. `headers` is null where they cann
 import base64
 import json
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from tidelog.base.errors import ConfigError
+from tidelog.client.outgoing_record import Header, OutgoingRecord
 from tidelog.client.reader import FetchedRecord
 
 _BASE64 = "base64"
 _TIMESTAMP_MS_MAX = 2**63 - 1
 # json.dumps() with an argument builds an encoder for every call.
 _encode = json.JSONEncoder(ensure_ascii=False).encode
-_Headers = tuple[tuple[str, bytes | None], ...]
-
-
-class OutgoingRecord(NamedTuple):
-    """A record to be sent. Without a timestamp it gets the time of sending."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: _Headers
-    timestamp_ms: int | None
 
 
 def record_to_json(record: FetchedRecord) -> str:
@@ -81,7 +71,7 @@ def _put(fields: dict[str, object], name: str, marker: str, data: bytes | None) 
         fields[marker] = _BASE64
 
 
-def _parse_headers(headers: Iterable[Mapping[str, object]]) -> _Headers:
+def _parse_headers(headers: Iterable[Mapping[str, object]]) -> tuple[Header, ...]:
     return tuple((_header_name(header), _bytes(header, "value", "encoding")) for header in headers)
 
 

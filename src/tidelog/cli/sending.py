@@ -1,14 +1,18 @@
-"""The loop of `tidelog produce`: take a record, wait if a rate was asked for, send, count."""
+"""The loop of `tidelog produce`: take what is at hand, wait if a rate was asked for, send, count.
+
+Records come in groups of those that are at hand together, and are sent as such, because a ledger is
+written for each group (L1). None waits for others: a group that a rate holds back is sent in parts.
+"""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tidelog.base.errors import ConfigError
 from tidelog.cli.progress import Progress
-from tidelog.cli.record_json import OutgoingRecord
 from tidelog.client.errors import ClientError
+from tidelog.client.outgoing_record import OutgoingRecord
 from tidelog.client.producer import DELIVERY_TIMEOUT_MS, RecordProducer
 
 # Every record has been acknowledged or given up by then.
@@ -46,13 +50,17 @@ class Pacer:
             self._started = now_s
         return self._started + self._count * self._interval_s - now_s
 
-    def count_one(self) -> None:
-        self._count += 1
+    def count_due(self, now_s: float, count_max: int) -> int:
+        """How many of the next records may go now, at least one; they are counted."""
+        early = self.seconds_ahead(now_s) - _PACE_SLACK_S
+        due = max(1, min(count_max, int(-early / self._interval_s) + 1))
+        self._count += due
+        return due
 
 
 def send_all(
     producer: RecordProducer,
-    records: Iterable[OutgoingRecord],
+    groups: Iterable[Sequence[OutgoingRecord]],
     *,
     partition: int,
     pacer: Pacer | None,
@@ -66,17 +74,10 @@ def send_all(
     was_interrupted = False
     input_error: ConfigError | None = None
     try:
-        for record in records:
-            if pacer is not None:
-                _keep_pace(producer, pacer)
-            producer.send(
-                key=record.key,
-                value=record.value,
-                headers=record.headers,
-                partition=partition,
-                timestamp_ms=record.timestamp_ms or 0,
-            )
-            progress.update(producer)
+        for group in groups:
+            for part in [group] if pacer is None else _paced(producer, pacer, group):
+                producer.send(part, partition=partition)
+                progress.update(producer)
     except KeyboardInterrupt:
         was_interrupted = True
     except ConfigError as error:
@@ -96,11 +97,17 @@ def send_all(
     )
 
 
-def _keep_pace(producer: RecordProducer, pacer: Pacer) -> None:
-    while (ahead_s := pacer.seconds_ahead(time.monotonic())) > _PACE_SLACK_S:
-        producer.poll()
-        time.sleep(min(ahead_s, _LONGEST_SLEEP_S))
-    pacer.count_one()
+def _paced(
+    producer: RecordProducer, pacer: Pacer, group: Sequence[OutgoingRecord]
+) -> Iterator[Sequence[OutgoingRecord]]:
+    start = 0
+    while start < len(group):
+        while (ahead_s := pacer.seconds_ahead(time.monotonic())) > _PACE_SLACK_S:
+            producer.poll()
+            time.sleep(min(ahead_s, _LONGEST_SLEEP_S))
+        end = start + pacer.count_due(time.monotonic(), len(group) - start)
+        yield group[start:end]
+        start = end
 
 
 def _wait_for_acknowledgements(producer: RecordProducer, progress: Progress) -> int:

@@ -20,6 +20,16 @@ _INVALID_REQUESTS = frozenset(
     }
 )
 
+# In librdkafka's words, and in Kafka's.
+_UNKNOWN_TOPIC = frozenset(
+    {
+        "UNKNOWN_TOPIC_ID",
+        "UNKNOWN_TOPIC_OR_PART",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "_UNKNOWN_TOPIC",
+    }
+)
+
 
 class ClientError(TidelogError):
     """The cluster did not do what it was asked."""
@@ -43,4 +53,4 @@ class RequestFailed(ClientError):
 
     @property
     def is_unknown_topic(self) -> bool:
-        return self.code_name in {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_ID"}
+        return self.code_name in _UNKNOWN_TOPIC

@@ -8,7 +8,8 @@ one in another language.
     {"topic":"orders","id":"c0de-8","error":"_MSG_TIMED_OUT","time":1794870098151}
 
     L1  That a record is sent is in the file before the client has the record. So whoever is killed
-        leaves nothing in a log that the ledger has not heard of.
+        leaves nothing in a log that the ledger has not heard of. Records that are at hand together
+        are written together, and all of them before the client has the first.
     L2  Acknowledgements and failures are written with the next record that is sent, or by `flush`.
         One that is lost with its process makes a record one that may be in the log or not.
     L3  A write is of whole lines. Of one that a kill, or a full disk, has cut, the next writer ends
@@ -21,12 +22,13 @@ import base64
 import os
 import time
 import zlib
+from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import Final, NewType
 
 from tidelog.base.errors import TidelogError
-from tidelog.client.record_ids import Headers
+from tidelog.client.outgoing_record import Headers
 
 SUFFIX: Final = ".jsonl"
 PENDING_BYTES_MAX: Final = 64 * 1024
@@ -46,14 +48,16 @@ def record_checksum(*, key: bytes | None, value: bytes | None, headers: Headers)
     Of key, value, and name and value of each header, in order; each with its length in front, as in
     `5:hello,`, so that nothing can move from one to the next. Null is `-1:,`.
     """
-    parts = [_framed(key), _framed(value)]
-    for name, data in headers:
-        parts += (_framed(name.encode()), _framed(data))
+    # Without a function for what is repeated: it would be called four times for each record.
+    parts = [
+        b"-1:," if key is None else b"%d:%b," % (len(key), key),
+        b"-1:," if value is None else b"%d:%b," % (len(value), value),
+    ]
+    for text, data in headers:
+        name = text.encode()
+        parts.append(b"%d:%b," % (len(name), name))
+        parts.append(b"-1:," if data is None else b"%d:%b," % (len(data), data))
     return zlib.crc32(b"".join(parts))
-
-
-def _framed(data: bytes | None) -> bytes:
-    return b"-1:," if data is None else b"%d:%b," % (len(data), data)
 
 
 class LedgerWriter:
@@ -76,18 +80,26 @@ class LedgerWriter:
 
     def sent(self, topic: str, record_id: bytes, checksum: int) -> LedgerEntry:
         """The record is about to be sent: L1."""
-        entry = self._topic(topic) + _id_field(record_id)
-        line = b'%b,"crc32":%d,"producer":%b,"number":%d,"time":%d}\n' % (
-            entry,
-            checksum,
-            self._producer,
-            self._number,
-            _now_ms(),
-        )
-        self._number += 1
-        self._pending.append(line)
+        (entry,) = self.sent_together(topic, [(record_id, checksum)])
+        return entry
+
+    def sent_together(
+        self, topic: str, records: Iterable[tuple[bytes, int]]
+    ) -> Sequence[LedgerEntry]:
+        """The same of several, id and checksum of each, in one write."""
+        start = self._topic(topic)
+        now_ms = _now_ms()
+        entries = []
+        for record_id, checksum in records:
+            entry = LedgerEntry(start + _id_field(record_id))
+            entries.append(entry)
+            self._pending.append(
+                b'%b,"crc32":%d,"producer":%b,"number":%d,"time":%d}\n'
+                % (entry, checksum, self._producer, self._number, now_ms)
+            )
+            self._number += 1
         self.flush()
-        return LedgerEntry(entry)
+        return entries
 
     def acknowledged(self, entry: LedgerEntry, *, partition: int, offset: int) -> None:
         place = b',"partition":%d,"offset":%d,"time":%d}\n' % (partition, offset, _now_ms())

@@ -17,6 +17,7 @@ from tidelog.client.bootstrap import require_reachable
 from tidelog.client.errors import ClientError, RequestFailed
 from tidelog.client.ledger import LedgerEntry
 from tidelog.client.noted_records import NotedRecords
+from tidelog.client.outgoing_record import Headers, OutgoingRecord
 from tidelog.client.translation import failure, translated
 
 QUEUE_KBYTES_MAX: Final = 64 * 1024
@@ -25,6 +26,8 @@ QUEUE_RECORDS_MAX: Final = 500_000
 DELIVERY_TIMEOUT_MS: Final = 30_000
 CONNECT_TIMEOUT_S: Final = 10.0
 ANY_PARTITION: Final = -1
+# Noted in one write, and handed over then.
+NOTED_TOGETHER_MAX: Final = 500
 # Above any broker's message.max.bytes, so that it is the broker that refuses.
 _RECORD_BYTES_MAX: Final = 100_000_000
 _QUEUE_FULL_WAIT_S: Final = 0.05
@@ -32,7 +35,6 @@ _TOPIC_POLL_INTERVAL_S: Final = 0.02
 _ILLEGAL_NAME: Final = "TOPIC_EXCEPTION"
 _NOT_YET: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE", "_UNKNOWN_TOPIC"})
 
-Headers = Sequence[tuple[str, bytes | None]]
 OnDelivery = Callable[[KafkaError | None, Message], None]
 
 
@@ -125,29 +127,20 @@ class RecordProducer:
                 return 0
             time.sleep(_TOPIC_POLL_INTERVAL_S)
 
-    def send(
-        self,
-        *,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        partition: int = ANY_PARTITION,
-        timestamp_ms: int = 0,
-    ) -> None:
-        """Hand over one record; waits while the queue is full. No timestamp (0) means now."""
-        on_delivery: OnDelivery | None = None
-        if self._noted is not None:
-            headers, entry = self._noted.note(key=key, value=value, headers=headers)
-            on_delivery = partial(self._on_noted_delivery, self._noted, entry)
-        while not self._try_send(key, value, headers, partition, timestamp_ms, on_delivery):
-            self._producer.poll(_QUEUE_FULL_WAIT_S)
-        self.sent += 1
-        self.sent_bytes += len(key or b"") + len(value or b"")
-        if self.sent % 1_000 == 0:
-            self.poll()
+    def send(self, records: Sequence[OutgoingRecord], *, partition: int = ANY_PARTITION) -> None:
+        """Hand over records that are at hand together; waits while the queue is full.
+
+        With a ledger, ConfigError for a record without an id; those before it are sent.
+        """
+        if self._noted is None:
+            for record in records:
+                self._send(record, record.headers, partition, None)
+        else:
+            self._send_noted(self._noted, records, partition)
+        self.poll()
 
     def poll(self) -> None:
-        """Hear of failed records."""
+        """Hear of what became of records."""
         self._producer.poll(0)
 
     def flush(self, *, timeout_s: float) -> int:
@@ -158,23 +151,48 @@ class RecordProducer:
             self._noted.flush()
         return in_flight
 
-    def _try_send(
+    def _send_noted(
+        self, noted: NotedRecords, records: Sequence[OutgoingRecord], partition: int
+    ) -> None:
+        start = 0
+        while start < len(records):
+            together = records[start : start + NOTED_TOGETHER_MAX]
+            # All of them are in the file before the first is handed over.
+            entries = noted.note(together)
+            for record, (headers, entry) in zip(together, entries, strict=False):
+                on_delivery = partial(self._on_noted_delivery, noted, entry)
+                self._send(record, headers, partition, on_delivery)
+            start += len(entries)
+            self.poll()
+
+    def _send(
         self,
-        key: bytes | None,
-        value: bytes | None,
+        record: OutgoingRecord,
         headers: Headers,
         partition: int,
-        timestamp_ms: int,
+        on_delivery: OnDelivery | None,
+    ) -> None:
+        while not self._try_send(record, headers, partition, on_delivery):
+            self._producer.poll(_QUEUE_FULL_WAIT_S)
+        self.sent += 1
+        self.sent_bytes += len(record.key or b"") + len(record.value or b"")
+
+    def _try_send(
+        self,
+        record: OutgoingRecord,
+        headers: Headers,
+        partition: int,
         on_delivery: OnDelivery | None,
     ) -> bool:
         try:
             self._producer.produce(
                 self._topic,
-                value=value,
-                key=key,
+                value=record.value,
+                key=record.key,
                 partition=partition,
                 headers=list(headers) or None,
-                timestamp=timestamp_ms,
+                # None, and 0, mean now.
+                timestamp=record.timestamp_ms or 0,
                 on_delivery=on_delivery,
             )
         except BufferError:
@@ -193,9 +211,10 @@ class RecordProducer:
     def _on_noted_delivery(
         self, noted: NotedRecords, entry: LedgerEntry, error: KafkaError | None, message: Message
     ) -> None:
-        self._on_delivery(error, message)
-        partition, offset = message.partition(), message.offset()
         if error is not None:
+            self._on_delivery(error, message)
             noted.failed(entry, error.name())
-        elif partition is not None and offset is not None:
+            return
+        partition, offset = message.partition(), message.offset()
+        if partition is not None and offset is not None:
             noted.acknowledged(entry, partition=partition, offset=offset)

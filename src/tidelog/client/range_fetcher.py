@@ -9,7 +9,7 @@ begins, is left to librdkafka, and so are records for people (`reader.py`).
                   └─ hand out ─┘                 and the answer is worked upon meanwhile
 
 A leader that moves, or dies, is looked for again, up to `retry_timeout_s` without progress. An
-offset that is not there is not made good here: `OffsetGone` says so.
+offset that is not there is not made good here: `OffsetGone` says so, and `TopicGone` of all.
 """
 
 import socket
@@ -44,6 +44,8 @@ READ_COMMITTED: Final = 1
 _RESPONSE_HEADER_BYTES: Final = 5
 """The correlation id, and that there are no tagged fields."""
 _RETRY_INTERVAL_S: Final = 0.1
+_UNKNOWN_TOPIC_S: Final = 10.0
+"""For so long a broker that has just started may not have heard of a topic."""
 _RETRIED: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -67,6 +69,10 @@ class OffsetGone(ClientError):
     def __init__(self, topic: str, partition: int, offset: int) -> None:
         super().__init__(f"{topic}-{partition} does not have offset {offset}")
         self.offset = offset
+
+
+class TopicGone(ClientError):
+    """No broker knows the topic, or not any more."""
 
 
 class Leaders(Protocol):
@@ -125,7 +131,7 @@ class RangeFetcher:
     def __iter__(self) -> Iterator[FetchedBatches]:
         """Until the range is done. What is behind its end may come with the last batches.
 
-        Raises OffsetGone, RequestFailed, ClusterUnreachable.
+        Raises OffsetGone, TopicGone, RequestFailed, ClusterUnreachable.
         """
         try:
             while self._offset < self._end_offset:
@@ -139,7 +145,7 @@ class RangeFetcher:
 
     def _next(self) -> FetchedBatches:
         """The next batches, however often somebody has to be asked for them."""
-        deadline_s = time.monotonic() + self._limits.retry_timeout_s
+        begun_s = time.monotonic()
         while True:
             try:
                 result = self._answer()
@@ -154,7 +160,12 @@ class RangeFetcher:
                 problem = ClusterUnreachable(f"its leader did not answer: {error}")
             except ClusterUnreachable as error:
                 problem = error
-            if time.monotonic() > deadline_s:
+            except RequestFailed as error:
+                problem = self._passing(error)
+            waited_s = time.monotonic() - begun_s
+            if isinstance(problem, TopicGone) and waited_s > _UNKNOWN_TOPIC_S:
+                raise problem
+            if waited_s > self._limits.retry_timeout_s:
                 place = f"{self._topic}-{self._partition} could not be read at {self._offset}"
                 raise type(problem)(f"{place}: {problem}") from None
             self._disconnect()
@@ -169,6 +180,14 @@ class RangeFetcher:
             raise RequestFailed(code.name, f"{self._topic}-{self._partition}: {code.name}")
         return ClusterUnreachable(code.name)
 
+    def _passing(self, error: RequestFailed) -> ClientError:
+        """The same of what whoever was asked for the leader said. Raises what does not pass."""
+        if error.is_unknown_topic:
+            return TopicGone(f"there is no topic {self._topic}")
+        if error.code_name != ErrorCode.LEADER_NOT_AVAILABLE.name:
+            raise error
+        return ClusterUnreachable(error.code_name)
+
     def _fetched(self, result: FetchPartitionResult) -> FetchedBatches | None:
         """None if there is nothing yet."""
         records = memoryview(result.records)
@@ -178,7 +197,7 @@ class RangeFetcher:
                 end, next_offset = position + header.size_bytes, header.end_offset
         except CorruptBatch as error:
             place = f"{self._topic}-{self._partition}"
-            raise ClientError(f"{place} has something at {next_offset} that is no batch") from error
+            raise ClientError(f"{place} cannot be read at {next_offset}: {error}") from error
         if next_offset <= self._offset:
             return None
         return FetchedBatches(records[:end], tuple(result.aborted or ()), next_offset)

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Final, Self
 
-from confluent_kafka import IsolationLevel
+from confluent_kafka import IsolationLevel, TopicCollection
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -52,6 +52,17 @@ class TopicOffsets:
         self._client.__exit__(kind, error, trace)
 
     # -- which ones --------------------------------------------------------------------------------
+
+    def topic_id(self, topic: str) -> str | None:
+        """By which a topic is told from another of its name; None if the cluster has no ids."""
+        answers = self._client.describe_topics(
+            TopicCollection([topic]), request_timeout=self._timeout_s
+        )
+        # Ends, as below.
+        with translated(self._bootstrap):
+            topic_id = answers[topic].result().topic_id
+        number = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()
+        return None if number == (0, 0) else str(topic_id)
 
     def partitions_of(self, topics: Collection[str]) -> frozenset[TopicPartition]:
         """Raises RequestFailed if one of the topics does not exist."""

@@ -1,63 +1,33 @@
-"""What a person points at in a record: `key`, `header:guid`, `json:$.order.id`, `timestamp`.
+"""What a person points at in a record, as a column: null where a row does not have it.
 
-A field is a column of text, null where a record does not have it. Keys and headers are bytes; as
-text they are taken for UTF-8.
+What fields there are, and what they mean, is in `tidelog.client.record_fields`, which finds them in
+a record. Here they are made of Spark's own functions, so that no row goes through Python.
 """
 
-import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tidelog.pipeline.errors import OptionError
+from tidelog.client.record_fields import HeaderField, JsonField, KeyField, RecordField
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-_JSON_PATH: Final = re.compile(r"\$(\.[^.\[\]*'\"]+|\[\d+\]|\['[^']+'\])+")
+__all__ = [
+    "HeaderField",
+    "JsonField",
+    "KeyField",
+    "RecordField",
+    "as_bytes",
+    "as_number",
+    "as_text",
+]
 
-
-@dataclass(frozen=True, slots=True)
-class KeyField:
-    """The key of a record."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeaderField:
-    """The value of the last header of this name, as brokers take ids from there (D5)."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class JsonField:
-    """What a path leads to in a value that is JSON."""
-
-    path: str
-
-
-RecordField = KeyField | HeaderField | JsonField
-
-
-def parse_field(option: str, text: str) -> RecordField:
-    """Raises OptionError naming `option`."""
-    kind, _, rest = text.partition(":")
-    match kind:
-        case "key" if not rest:
-            return KeyField()
-        case "header" if rest:
-            return HeaderField(rest)
-        case "json" if _JSON_PATH.fullmatch(rest):
-            return JsonField(rest)
-        case "json":
-            raise OptionError(
-                f"{option} is {text!r}, but a path in JSON is such as json:$.order.id"
-            )
-        case _:
-            raise OptionError(f"{option} is {text!r} but must be key, header:NAME or json:$.PATH")
+# Of a variant, in Spark's words. A double is what was written with an exponent, or was too long for
+# a decimal.
+_WITH_A_TEXT: Final = r"^(STRING|BOOLEAN|BIGINT|DECIMAL\(.*)$"
 
 
 def as_bytes(field: RecordField) -> "Column":
-    """Exactly, for comparing."""
+    """Exactly, for comparing: what `field_finder` finds."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - needs the extra
 
     match field:
@@ -66,10 +36,33 @@ def as_bytes(field: RecordField) -> "Column":
         case HeaderField(name):
             named = f.filter(f.col("headers"), lambda header: header["key"] == f.lit(name))
             return f.try_element_at(named, f.lit(-1))["value"]
-        case JsonField(path):
-            return f.get_json_object(f.col("value").cast("string"), path).cast("binary")
+        case JsonField():
+            found = _variant(field)
+            has_text = f.schema_of_variant(found).rlike(_WITH_A_TEXT)
+            return f.when(has_text, found.cast("string")).cast("binary")
 
 
 def as_text(field: RecordField) -> "Column":
-    """For people and for JSON."""
+    """For people and for JSON. Keys and headers are bytes, and are taken for UTF-8."""
     return as_bytes(field).cast("string")
+
+
+def as_number(field: RecordField) -> "Column":
+    """For calculating: a double, of numbers and of texts that are one."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - needs the extra
+
+    number = as_text(field).try_cast("double")
+    if not isinstance(field, JsonField):
+        return number
+    found = _variant(field)
+    is_double = f.schema_of_variant(found) == f.lit("DOUBLE")
+    return f.coalesce(number, f.when(is_double, found.cast("double")))
+
+
+def _variant(field: JsonField) -> "Column":
+    from pyspark.sql import functions as f  # noqa: PLC0415 - needs the extra
+
+    text = f.col("value").cast("string")
+    # Spark would read signs in place of what is no UTF-8: values that differ would be equal.
+    value = f.try_parse_json(f.when(f.is_valid_utf8(text), text))
+    return f.try_variant_get(value, field.path, "variant")

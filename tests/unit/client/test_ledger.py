@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tidelog.base.errors import ConfigError
 from tidelog.client.ledger import LedgerError, LedgerWriter, record_checksum
 from tidelog.client.noted_records import NotedRecords
-from tidelog.client.record_ids import HeaderId, KeyId
+from tidelog.client.outgoing_record import Headers, OutgoingRecord
+from tidelog.client.record_fields import HeaderField, JsonField, KeyField
 
 DATA = st.none() | st.binary(max_size=20)
 RECORDS = st.tuples(DATA, DATA, st.lists(st.tuples(st.text(max_size=5), DATA), max_size=3))
@@ -30,6 +31,20 @@ def test_record_is_in_the_file_before_it_is_sent(tmp_path: Path) -> None:
     assert (first["topic"], first["id"], first["crc32"]) == ("orders", "first", 11)
     assert [first["number"], second["number"]] == [0, 1]
     ledger.close()
+
+
+def test_records_that_are_sent_together_are_all_in_the_file_before(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    ledger = LedgerWriter(path, producer="p")
+    entries = ledger.sent_together("orders", [(b"first", 11), (b"second", 12)])
+    lines = _lines(path)
+    assert [(line["id"], line["crc32"], line["number"]) for line in lines] == [
+        ("first", 11, 0),
+        ("second", 12, 1),
+    ]
+    ledger.acknowledged(entries[1], partition=3, offset=1207)
+    ledger.close()
+    assert (_lines(path)[2]["id"], _lines(path)[2]["offset"]) == ("second", 1207)
 
 
 def test_acknowledgement_is_in_the_file_with_the_next_record(tmp_path: Path) -> None:
@@ -94,12 +109,15 @@ def test_nothing_moves_between_key_value_and_headers_unseen(
     assert (checksums[0] == checksums[1]) == (one == other)
 
 
+def _record(key: bytes | None, value: bytes, headers: Headers = ()) -> OutgoingRecord:
+    return OutgoingRecord(key, value, headers, None)
+
+
 def test_record_without_an_id_gets_one_in_its_header(tmp_path: Path) -> None:
-    noted = NotedRecords(tmp_path, topic="orders", id_source=HeaderId("guid"))
-    ids = [
-        dict(noted.note(key=None, value=b"v", headers=headers)[0])["guid"]
-        for headers in ([], [("guid", b"mine")], [("other", b"1")])
-    ]
+    noted = NotedRecords(tmp_path, topic="orders", id_field=HeaderField("guid"))
+    given: list[Headers] = [[], [("guid", b"mine")], [("other", b"1")]]
+    found = noted.note([_record(None, b"v", headers) for headers in given])
+    ids = [dict(headers)["guid"] for headers, _ in found]
     assert ids[1] == b"mine"
     assert len(set(ids)) == 3
     (file,) = tmp_path.iterdir()
@@ -108,22 +126,30 @@ def test_record_without_an_id_gets_one_in_its_header(tmp_path: Path) -> None:
 
 def test_checksum_is_of_the_record_with_its_new_header(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    noted = NotedRecords(path, topic="orders", id_source=HeaderId("guid"))
-    headers, _ = noted.note(key=b"k", value=b"v", headers=[("a", b"1")])
+    noted = NotedRecords(path, topic="orders", id_field=HeaderField("guid"))
+    ((headers, _),) = noted.note([_record(b"k", b"v", [("a", b"1")])])
     assert _lines(path)[0]["crc32"] == record_checksum(key=b"k", value=b"v", headers=headers)
 
 
 def test_record_whose_key_should_be_its_id_needs_a_key(tmp_path: Path) -> None:
-    noted = NotedRecords(tmp_path, topic="orders", id_source=KeyId())
-    noted.note(key=b"k", value=b"v", headers=())
+    noted = NotedRecords(tmp_path, topic="orders", id_field=KeyField())
+    noted.note([_record(b"k", b"v")])
     with pytest.raises(ConfigError, match="record 1 has no id: --id key"):
-        noted.note(key=None, value=b"v", headers=())
+        noted.note([_record(None, b"v"), _record(b"l", b"v")])
+
+
+def test_records_before_one_without_an_id_are_noted(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    noted = NotedRecords(path, topic="orders", id_field=JsonField("$.id"))
+    values = [b'{"id":1}', b'{"id":2}', b"{}", b'{"id":4}']
+    assert len(noted.note([_record(None, value) for value in values])) == 2
+    assert [line["id"] for line in _lines(path)] == ["1", "2"]
 
 
 def test_acknowledgement_without_an_offset_is_none(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    noted = NotedRecords(path, topic="orders", id_source=KeyId())
-    _, entry = noted.note(key=b"k", value=b"v", headers=())
+    noted = NotedRecords(path, topic="orders", id_field=KeyField())
+    ((_, entry),) = noted.note([_record(b"k", b"v")])
     noted.acknowledged(entry, partition=0, offset=-1001)
     noted.flush()
     assert len(_lines(path)) == 1
