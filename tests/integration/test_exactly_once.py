@@ -17,9 +17,9 @@ from confluent_kafka.admin import AdminClient
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import environment, objects, tidelog
 from tests.support.server_process import wait_until
-from tidelog.lab.exactly_once import OUTPUT
 from tidelog.lab.folder import ClusterFolder
 from tidelog.lab.input_feed import InputFeed, value_of
+from tidelog.lab.passage import OUTPUT
 from tidelog.lab.state import read_state
 from tidelog.lab.transformer import PREFIX
 

@@ -13,19 +13,17 @@ import typer
 from tidelog.base.errors import ConfigError
 from tidelog.cli import lab_exactly_once, lab_pipeline
 from tidelog.cli.interrupts import Interrupts
-from tidelog.cli.lab_folder import LabFolder, lab_folder
+from tidelog.cli.lab_folder import LabFolder
+from tidelog.cli.lab_session import FolderOption, run_lab, show_conclusion
 from tidelog.cli.options import Coordination, CoordinationOption, JsonOption, Panel
 from tidelog.cli.output import (
     Cell,
-    complain,
     duration_text,
     is_terminal,
-    print_heading,
     print_json,
     print_line,
     print_table,
 )
-from tidelog.lab.errors import StartCancelled
 from tidelog.lab.fault_schedule import schedule
 
 if TYPE_CHECKING:
@@ -55,14 +53,7 @@ def faults(
     at_once: Annotated[
         int, typer.Option(min=1, max=_BROKER_COUNT_MAX, help="Brokers a fault may take at once.")
     ] = 1,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="An empty folder to keep everything in.",
-            show_default="one that is removed if all is well",
-        ),
-    ] = None,
+    data: FolderOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Kill, pause and restart brokers under load, and check that nothing is lost.
@@ -85,26 +76,25 @@ def faults(
         session_timeout_s=SESSION_TIMEOUT_S,
         has_ensemble=coordination is Coordination.ZOOKEEPER,
     )
-    with lab_folder(data) as folder, Interrupts() as interrupts:
+
+    def in_folder(folder: Path, interrupts: Interrupts) -> "Outcome":
         run = FaultRun(
-            folder=folder.path,
+            folder=folder,
             coordination=coordination,
             broker_count=brokers,
             partition_count=partitions,
             seed=seed,
             faults=planned,
         )
-        try:
-            outcome = _run(run, interrupts, as_json=as_json)
-        except StartCancelled:
-            complain("interrupted", command="tidelog lab faults")
-            return 130
-        folder.is_kept = folder.is_kept or not outcome.is_good
+        return _run(run, interrupts, as_json=as_json)
+
+    def show(outcome: "Outcome", folder: LabFolder) -> None:
         if as_json:
             print_json(_as_json(outcome))
         else:
             _show(outcome, seed, folder)
-    return 0 if outcome.is_good else 1
+
+    return run_lab("tidelog lab faults", data, in_folder, show)
 
 
 def _run(run: "FaultRun", interrupts: Interrupts, *, as_json: bool) -> "Outcome":
@@ -175,12 +165,11 @@ def _show(outcome: "Outcome", seed: int, folder: LabFolder) -> None:
         f"{outcome.sent:,} records sent, {outcome.acknowledged:,} acknowledged; longest time "
         f"without an acknowledgement {_gap_text(outcome.longest_gap_s)}."
     )
-    if outcome.is_good:
-        print_heading(
-            "Nothing was lost, doubled or out of order, and the replicas are equal byte for byte."
-        )
-    else:
-        print_heading(f"Something went wrong; {folder.path} has the logs of everybody.")
+    show_conclusion(
+        outcome,
+        folder,
+        good="Nothing was lost, doubled or out of order, and the replicas are equal byte for byte.",
+    )
 
 
 def _show_problems(outcome: "Outcome") -> None:

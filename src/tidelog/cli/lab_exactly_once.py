@@ -1,6 +1,5 @@
 """`tidelog lab exactly-once`: transactions under faults, with a verdict."""
 
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -8,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tidelog.cli.interrupts import Interrupts
-from tidelog.cli.lab_folder import LabFolder, lab_folder
-from tidelog.cli.lab_verdicts import records_progress, show_verdicts
-from tidelog.cli.options import Coordination, CoordinationOption, JsonOption
-from tidelog.cli.output import (
-    complain,
-    duration_text,
-    print_heading,
-    print_json,
-    print_line,
+from tidelog.cli.lab_folder import LabFolder
+from tidelog.cli.lab_session import (
+    FolderOption,
+    passage_as_json,
+    run_lab,
+    run_on_cluster,
+    show_conclusion,
 )
-from tidelog.lab.errors import StartCancelled
+from tidelog.cli.lab_verdicts import show_verdicts
+from tidelog.cli.options import Coordination, CoordinationOption, JsonOption
+from tidelog.cli.output import duration_text, print_json, print_line
 from tidelog.lab.exactly_once_schedule import PlannedFault, plan
 
 if TYPE_CHECKING:
@@ -50,14 +49,7 @@ def run(
         GroupProtocol, typer.Option(help="Of the group: classic, or consumer (KIP-848).")
     ] = GroupProtocol.CLASSIC,
     coordination: CoordinationOption = Coordination.SQLITE,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="An empty folder to keep everything in.",
-            show_default="one that is removed if all is well",
-        ),
-    ] = None,
+    data: FolderOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Transform a topic in transactions while everything is killed, and count.
@@ -69,28 +61,27 @@ def run(
     open. Exit 1 if it is not so.
     """
     faults = plan(seed, fault_count=count, record_count=records)
-    with lab_folder(data) as folder, Interrupts() as interrupts:
-        try:
-            outcome = _run(
-                folder.path,
-                faults,
-                interrupts,
-                records=records,
-                brokers=brokers,
-                partitions=partitions,
-                applications=applications,
-                protocol=protocol.value,
-                coordination=coordination.value,
-            )
-        except StartCancelled:
-            complain("interrupted", command="tidelog lab exactly-once")
-            return 130
-        folder.is_kept = folder.is_kept or not outcome.is_good
+
+    def in_folder(folder: Path, interrupts: Interrupts) -> "ExactlyOnceOutcome":
+        return _run(
+            folder,
+            faults,
+            interrupts,
+            records=records,
+            brokers=brokers,
+            partitions=partitions,
+            applications=applications,
+            protocol=protocol.value,
+            coordination=coordination.value,
+        )
+
+    def show(outcome: "ExactlyOnceOutcome", folder: LabFolder) -> None:
         if as_json:
             print_json(_as_json(outcome))
         else:
             _show(outcome, seed, folder)
-    return 0 if outcome.is_good else 1
+
+    return run_lab("tidelog lab exactly-once", data, in_folder, show)
 
 
 def _run(
@@ -106,38 +97,32 @@ def _run(
     coordination: str,
 ) -> "ExactlyOnceOutcome":
     from tidelog.lab import exactly_once as lab  # noqa: PLC0415 - loads clients
-    from tidelog.lab.mortal_cluster import MortalCluster  # noqa: PLC0415
 
-    is_cancelled = interrupts.at_least(1)
-    cluster = MortalCluster(folder, coordination, is_cancelled)
-    with records_progress(records) as on_progress:
-        try:
-            on_progress("starting the cluster", 0)
-            cluster.start(brokers, lab.SETTINGS)
-            outcome = lab.ExactlyOnceLab(
-                lab.ExactlyOnceRun(
-                    folder=folder,
-                    record_count=records,
-                    partition_count=partitions,
-                    application_count=applications,
-                    protocol=protocol,
-                    replication_factor=lab.REPLICATION_FACTOR,
-                    faults=faults,
-                ),
-                cluster,
-                lab.Watcher(on_progress, is_cancelled),
-            ).run()
-        finally:
-            stopped = cluster.stop()
-    outcome.problems += stopped
-    return outcome
+    run = lab.ExactlyOnceRun(
+        folder=folder,
+        record_count=records,
+        partition_count=partitions,
+        application_count=applications,
+        protocol=protocol,
+        replication_factor=lab.REPLICATION_FACTOR,
+        faults=faults,
+    )
+    return run_on_cluster(
+        folder,
+        interrupts,
+        lambda cluster, watcher: lab.ExactlyOnceLab(run, cluster, watcher).run(),
+        broker_count=brokers,
+        coordination=coordination,
+        settings=lab.SETTINGS,
+        record_count=records,
+    )
 
 
 def _show(outcome: "ExactlyOnceOutcome", seed: int, folder: LabFolder) -> None:
     show_verdicts(outcome.verdicts, outcome.problems)
     found = sum(verdict.found for verdict in outcome.verdicts)
     print_line(
-        f"{len(outcome.injected)} faults in {duration_text(outcome.took_s)} (seed {seed}): "
+        f"{len(outcome.happened)} faults in {duration_text(outcome.took_s)} (seed {seed}): "
         f"{found:,} records committed; applications gave up and were replaced "
         f"{outcome.given_up} times."
     )
@@ -146,20 +131,16 @@ def _show(outcome: "ExactlyOnceOutcome", seed: int, folder: LabFolder) -> None:
             f"The longest time without a commit: {duration_text(outcome.longest_silence_s)} "
             f"({outcome.silent_at})."
         )
-    if outcome.is_good:
-        print_heading("Every record came through exactly once and in order.")
-    else:
-        print_heading(f"Something went wrong; {folder.path} has the logs of everybody.")
+    show_conclusion(outcome, folder, good="Every record came through exactly once and in order.")
 
 
 def _as_json(outcome: "ExactlyOnceOutcome") -> dict[str, object]:
-    return {
-        "good": outcome.is_good,
-        "faults": outcome.injected,
-        "took_s": round(outcome.took_s, 3),
-        "given_up": outcome.given_up,
-        "longest_silence_s": round(outcome.longest_silence_s, 3),
-        "silent_at": outcome.silent_at,
-        "partitions": [asdict(verdict) for verdict in outcome.verdicts],
-        "problems": outcome.problems,
-    }
+    return passage_as_json(
+        outcome,
+        happened_as="faults",
+        figures={
+            "given_up": outcome.given_up,
+            "longest_silence_s": round(outcome.longest_silence_s, 3),
+            "silent_at": outcome.silent_at,
+        },
+    )

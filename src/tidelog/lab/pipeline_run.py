@@ -1,41 +1,41 @@
 """A Spark job under kill -9: its driver, its JVM, its workers, and the brokers (X2, X4, B3).
 
-    input fed ──▶ the job copies or archives it ──▶ all of it is through ──▶ judged
-        ▲              ▲ killed again and again, and started anew when it has ended
-        └─ part by part, so that there is work to do whenever somebody is killed
-
-Each partition of the outcome must hold what the same partition of the input holds: every record
-once, in order.
+The job copies or archives the input; it is killed again and again, and started anew when it has
+ended (`passage.py` has the picture). Each partition of the outcome must hold what the same
+partition of the input holds: every record once, in order.
 """
 
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidelog.client.admin import Admin
 from tidelog.client.errors import ClientError
 from tidelog.client.groups import Groups
 from tidelog.lab.descendants import descendants
-from tidelog.lab.errors import LabError, StartCancelled
-from tidelog.lab.exactly_once import Watcher, read_committed
-from tidelog.lab.exactly_once_verdict import TransformVerdict, judge_transform
-from tidelog.lab.input_feed import InputFeed, value_of
+from tidelog.lab.errors import LabError
+from tidelog.lab.passage import (
+    INPUT,
+    OUTPUT,
+    Bearers,
+    Passage,
+    PassageOutcome,
+    PassagePlan,
+    Watcher,
+    read_committed,
+)
 from tidelog.lab.pipeline_job import ARCHIVE, COPY
 from tidelog.lab.pipeline_schedule import PlannedKill, Victim
 from tidelog.pipeline.archive.errors import ArchiveError
-from tidelog.pipeline.archive.reading import manifest_of
+from tidelog.pipeline.archive.manifest_log import manifest_of
 
-INPUT: Final = "input"
-OUTPUT: Final = "output"
 SETTINGS: Final = {
     "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "3",
@@ -48,7 +48,8 @@ _TOPIC_SETTINGS: Final = {"min.insync.replicas": "2", "retention.ms": "-1"}
 _STALLED_AFTER_S: Final = 180.0
 _IN_SYNC_WITHIN_S: Final = 60.0
 _ANSWER_WITHIN_S: Final = 5.0
-_LOOK_INTERVAL_S: Final = 0.2
+# A job that has ended is started anew first, which takes its time on a busy machine.
+_FOUND_WITHIN_S: Final = 180.0
 
 
 class KillableCluster(Protocol):
@@ -75,19 +76,11 @@ class PipelineRun:
 
 
 @dataclass(slots=True, kw_only=True)
-class PipelineOutcome:
-    """What became of it all."""
+class PipelineOutcome(PassageOutcome):
+    """And what became of the job."""
 
-    killed: list[str] = field(default_factory=list)
-    verdicts: list[TransformVerdict] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
     started: int = 0
-    """How often the job was started."""
-    took_s: float = 0.0
-
-    @property
-    def is_good(self) -> bool:
-        return not self.problems and all(verdict.is_good for verdict in self.verdicts)
+    """How often it was started."""
 
 
 class PipelineLab:
@@ -96,68 +89,74 @@ class PipelineLab:
     def __init__(self, run: PipelineRun, cluster: KillableCluster, watcher: Watcher) -> None:
         self._run = run
         self._cluster = cluster
-        self._watcher = watcher
         self._outcome = PipelineOutcome()
-        self._through = 0
-        self._doing = "starting"
+        self._passage = Passage(
+            PassagePlan(
+                folder=run.folder,
+                history_name="kills.txt",
+                record_count=run.record_count,
+                partition_count=run.partition_count,
+                replication_factor=_REPLICATION_FACTOR,
+                topic_settings=_TOPIC_SETTINGS,
+            ),
+            cluster.bootstrap,
+            watcher,
+            self._outcome,
+        )
         self._job: subprocess.Popen[bytes] | None = None
         self._archive = run.folder / "archive"
 
     def run(self) -> PipelineOutcome:
-        began_at = time.monotonic()
-        try:
-            self._prepare()
-            with InputFeed(self._cluster.bootstrap, INPUT, self._run.partition_count) as feed:
-                self._work_under_kills(feed)
-            self._finish()
-        except StartCancelled:
-            raise
-        except (LabError, ClientError, ArchiveError) as error:
-            self._outcome.problems.append(f"{self._doing}: {error}")
-        finally:
-            self._end_job()
+        with self._passage.watched():
+            try:
+                self._passage.create_topics()
+                self._work_under_kills()
+                self._end_job()
+                self._passage.judge(made_of=lambda value: value, found_in=self._found)
+            finally:
+                self._end_job()
         self._outcome.problems += self._cluster.complaints()
-        self._outcome.took_s = time.monotonic() - began_at
         return self._outcome
-
-    def _prepare(self) -> None:
-        with Admin(self._cluster.bootstrap) as admin:
-            for topic in (INPUT, OUTPUT):
-                admin.create_topic(
-                    topic,
-                    partitions=self._run.partition_count,
-                    replication_factor=_REPLICATION_FACTOR,
-                    configs=_TOPIC_SETTINGS,
-                )
 
     # -- kills ------------------------------------------------------------------------------------
 
-    def _work_under_kills(self, feed: InputFeed) -> None:
-        """The n-th is killed when the n-th part is through, and the next one is there."""
-        ends = [*(kill.at_record for kill in self._run.kills), self._run.record_count]
-        feed.send_until(ends[0] if self._run.kills else self._run.record_count)
+    def _work_under_kills(self) -> None:
         with Groups(self._cluster.bootstrap, timeout_s=_ANSWER_WITHIN_S) as groups:
-            for kill, next_end in zip(self._run.kills, ends[1:], strict=True):
-                self._wait_until_through(groups, kill.at_record)
-                feed.send_until(next_end)
-                self._pass_time(kill.delay_s)
-                self._kill(kill)
-            self._doing = "after the last kill"
-            self._wait_until_through(groups, self._run.record_count)
+            job = Bearers(
+                revive=self._have_it_run,
+                count_through=lambda: self._done(groups),
+                stalled_after_s=_STALLED_AFTER_S,
+            )
+            self._passage.run(self._run.kills, self._kill, job)
 
     def _kill(self, kill: PlannedKill) -> None:
-        self._doing = f"kill {kill.number}, {kill.victim}"
+        self._passage.doing = f"kill {kill.number}, {kill.victim}"
         if kill.victim is Victim.BROKER:
-            broker_id = 1 + kill.chosen % self._run.broker_count
-            self._note(kill, f"broker {broker_id}")
-            self._cluster.kill(broker_id)
-            self._cluster.restart(broker_id)
-            self._cluster.wait_in_sync(INPUT, _REPLICATION_FACTOR, within_s=_IN_SYNC_WITHIN_S)
+            self._kill_broker(kill)
             return
-        pids = self._pids_of(kill)
-        self._note(kill, f"processes {pids}" if pids else "which is not there")
-        for pid in pids:
-            _kill_process(pid)
+        killed = self._passage.wait_for(
+            lambda: self._killed(kill), kill.victim, within_s=_FOUND_WITHIN_S
+        )
+        self._note(kill, f"processes {killed}")
+
+    def _kill_broker(self, kill: PlannedKill) -> None:
+        self._passage.pass_time(kill.delay_s)
+        broker_id = 1 + kill.chosen % self._run.broker_count
+        self._note(kill, f"broker {broker_id}")
+        self._cluster.kill(broker_id)
+        self._cluster.restart(broker_id)
+        self._cluster.wait_in_sync(INPUT, _REPLICATION_FACTOR, within_s=_IN_SYNC_WITHIN_S)
+
+    def _killed(self, kill: PlannedKill) -> list[int] | None:
+        """Who was killed; None if nobody is there, as when the job has given up just now.
+
+        Who has come only now is killed as late as those who were there: amid their work.
+        """
+        self._have_it_run()
+        if not self._pids_of(kill):
+            return None
+        self._passage.pass_time(kill.delay_s)
+        return [pid for pid in self._pids_of(kill) if _kill_process(pid)] or None
 
     def _pids_of(self, kill: PlannedKill) -> list[int]:
         job = self._job
@@ -205,58 +204,12 @@ class PipelineLab:
             _kill_process(each.pid)
         self._job = None
 
-    # -- after ------------------------------------------------------------------------------------
+    # -- what came of it --------------------------------------------------------------------------
 
-    def _finish(self) -> None:
-        self._tell("reading what came of it")
-        self._end_job()
-        read = self._copied if self._run.kind == COPY else self._archived
-        self._outcome.verdicts = [
-            judge_transform(
-                partition,
-                expected=[
-                    value_of(number)
-                    for number in range(
-                        partition, self._run.record_count, self._run.partition_count
-                    )
-                ],
-                found=read(partition),
-            )
-            for partition in range(self._run.partition_count)
-        ]
-
-    def _copied(self, partition: int) -> list[bytes]:
-        return read_committed(self._cluster.bootstrap, OUTPUT, partition)
-
-    def _archived(self, partition: int) -> list[bytes]:
-        found: list[tuple[int, bytes]] = []
-        for chunk in manifest_of(str(self._archive)).all_chunks():
-            if chunk.partition != partition:
-                continue
-            for file in chunk.files:
-                rows = pq.read_table(self._archive / file.path, columns=["offset", "value"])
-                found += zip(
-                    rows.column("offset").to_pylist(),
-                    rows.column("value").to_pylist(),
-                    strict=True,
-                )
-        # Of a chunk, each hour has a file of its own.
-        return [value for _, value in sorted(found)]
-
-    # -- all along --------------------------------------------------------------------------------
-
-    def _wait_until_through(self, groups: Groups, count: int) -> None:
-        give_up_at = time.monotonic() + _STALLED_AFTER_S
-        while self._through < count:
-            self._have_it_run()
-            done = self._done(groups)
-            if done > self._through:
-                self._through = done
-                give_up_at = time.monotonic() + _STALLED_AFTER_S
-            elif time.monotonic() >= give_up_at:
-                raise LabError(f"{self._through:,} are through, and no more for three minutes")
-            self._tell("working")
-            self._pass_time(_LOOK_INTERVAL_S)
+    def _found(self, partition: int) -> list[bytes]:
+        if self._run.kind == COPY:
+            return read_committed(self._cluster.bootstrap, OUTPUT, partition)
+        return read_archived(self._archive, partition)
 
     def _done(self, groups: Groups) -> int:
         done: dict[str, Callable[[], int]] = {
@@ -268,24 +221,32 @@ class PipelineLab:
         except (ClientError, ArchiveError, OSError):
             return 0  # Nobody who knows answers at the moment, or nothing was begun yet.
 
-    def _pass_time(self, seconds: float) -> None:
-        ends_at = time.monotonic() + seconds
-        while (left_s := ends_at - time.monotonic()) > 0:
-            if self._watcher.is_cancelled():
-                raise StartCancelled("not all records are through yet")
-            time.sleep(min(left_s, _LOOK_INTERVAL_S))
-
     def _note(self, kill: PlannedKill, who: str) -> None:
-        line = f"kill -9 {kill.victim}: {who}, at {self._through:,} records"
-        self._outcome.killed.append(line)
-        with (self._run.folder / "kills.txt").open("a", encoding="utf-8") as history:
-            history.write(f"{kill.number:4} {line}\n")
-        self._tell(line)
-
-    def _tell(self, doing: str) -> None:
-        self._watcher.on_progress(doing, self._through)
+        self._passage.note(kill.number, f"kill -9 {kill.victim}: {who}")
 
 
-def _kill_process(pid: int) -> None:
-    with suppress(ProcessLookupError):  # It has just ended by itself.
+def read_archived(root: Path, partition: int) -> list[bytes]:
+    """The values of a partition, in the order of their offsets. LabError if a file is damaged."""
+    try:
+        return [value for _, value in sorted(_archived_rows(root, partition))]
+    except (ArchiveError, OSError, pa.ArrowException) as error:
+        raise LabError(f"the archive cannot be read: {error}") from error
+
+
+def _archived_rows(root: Path, partition: int) -> Iterator[tuple[int, bytes]]:
+    """Offsets and values. Of a chunk, each hour has a file of its own."""
+    for chunk in manifest_of(str(root)).chunks.get(partition, ()):
+        for file in chunk.files:
+            rows = pq.read_table(root / file.path, columns=["offset", "value"])
+            yield from zip(
+                rows.column("offset").to_pylist(), rows.column("value").to_pylist(), strict=True
+            )
+
+
+def _kill_process(pid: int) -> bool:
+    """Whether it was there; it may have ended by itself just now."""
+    try:
         os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True

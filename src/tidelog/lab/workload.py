@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from tidelog.client.ledger import SUFFIX, LedgerEntry, LedgerWriter, record_checksum
-from tidelog.client.record_ids import DEFAULT_ID_SOURCE
+from tidelog.client.record_fields import DEFAULT_ID_FIELD
 from tidelog.lab.record_names import UNKNOWN_RECORD, identify_record, record_value
 from tidelog.lab.verdict import NOT_ACKNOWLEDGED
 
@@ -135,7 +135,7 @@ class LedgerProducer:
         number = len(self.offsets)
         value = record_value(self.number, self.partition, number)
         record_id = b"%d-%d" % (self.number, number)
-        headers: list[tuple[str, bytes | None]] = [(DEFAULT_ID_SOURCE.name, record_id)]
+        headers: list[tuple[str, bytes | None]] = [(DEFAULT_ID_FIELD.name, record_id)]
         checksum = record_checksum(key=None, value=value, headers=headers)
         entry = self._ledger.sent(self._topic, record_id, checksum)
         try:

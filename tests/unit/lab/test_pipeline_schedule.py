@@ -4,11 +4,6 @@ from collections import Counter
 
 from tidelog.lab.pipeline_schedule import Victim, plan_kills
 
-WAITS = "import sys; sys.stdin.read()"
-STARTS_ONE_MORE = (
-    f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {WAITS!r}]); sys.stdin.read()"
-)
-
 
 def test_a_seed_means_the_same_kills_every_time() -> None:
     assert plan_kills(7, kill_count=20, record_count=900) == plan_kills(
