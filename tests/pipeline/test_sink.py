@@ -1,5 +1,6 @@
 """`df.write.format("tidelog")` and `writeStream`: every row once, whatever is run again (X2)."""
 
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.checkpoints import begin_earlier, forget
 from tests.support.clients import NewRecord, read_committed
 from tests.support.replicated_topics import ReplicatedTopics
 from tests.support.two_sources import OFFICIAL, TIDELOG, TwoSources, why_unavailable
@@ -151,28 +153,24 @@ class Copies:
             self.topics.send(self.input, [record], partition=number % 2)
         self.sent += count
 
-    def run(self, **options: str) -> None:
+    def run(self, *, where: str = "true", guarantee: str | None = None, **options: str) -> None:
         """Until all that is available was copied."""
+        writing = {} if guarantee is None else {"deliveryGuarantee": guarantee}
         read = {"subscribe": self.input, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "8"}
         query = (
             self.sources.stream(TIDELOG, **{**read, **options})
+            .where(where)
             .select("key", "value")
             .writeStream.format("tidelog")
             .option("kafka.bootstrap.servers", self.topics.bootstrap)
             .option("topic", self.output)
             .option("checkpointLocation", str(self.checkpoint))
+            .options(**writing)
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination(WITHIN_S)
         assert not query.isActive
-
-    def forget(self, *names: str) -> None:
-        """What the driver wrote down of the last micro-batch, as if it had died before."""
-        for name in names:
-            numbers = [int(file.name) for file in (self.checkpoint / name).glob("[0-9]*")]
-            (self.checkpoint / name / str(max(numbers))).unlink()
-            (self.checkpoint / name / f".{max(numbers)}.crc").unlink(missing_ok=True)
 
     def copied(self) -> Counter[int]:
         found = [
@@ -195,26 +193,71 @@ def test_a_micro_batch_that_is_run_again_is_not_written_again(copies: Copies) ->
     copies.fill(20)
     copies.run()
     assert copies.copied() == copies.expected()
-    copies.forget("commits")
+    forget(copies.checkpoint, "commits")
     copies.run()
     assert copies.copied() == copies.expected()
     copies.fill(4)
-    copies.forget("commits")
+    forget(copies.checkpoint, "commits")
     copies.run()
     assert copies.copied() == copies.expected()
 
 
 def test_rows_that_were_cut_in_another_way_are_refused(copies: Copies) -> None:
-    """Rather than written twice."""
+    """Rather than written twice. Both of the tasks that there are now have written others."""
     copies.fill(12)
-    copies.run(maxOffsetsPerTrigger="100")
-    copies.forget("commits")
-    with pytest.raises(Exception, match="was written before with 6 rows") as refused:
-        copies.run(maxOffsetsPerTrigger="100", minPartitions="6")
+    copies.run(maxOffsetsPerTrigger="100", minPartitions="6")
+    forget(copies.checkpoint, "commits")
+    with pytest.raises(Exception, match="was written before with 2 rows") as refused:
+        copies.run(maxOffsetsPerTrigger="100")
     assert "minPartitions" in str(refused.value)
     assert copies.copied() == copies.expected()
-    copies.run(maxOffsetsPerTrigger="100")
+    copies.run(maxOffsetsPerTrigger="100", minPartitions="6")
     assert copies.copied() == copies.expected()
+
+
+def test_as_many_other_rows_are_refused(copies: Copies) -> None:
+    """Of the same size as those that were written."""
+    copies.fill(8)
+    copies.run(where="value IN ('0', '1', '2')")
+    forget(copies.checkpoint, "commits")
+    with pytest.raises(Exception, match="and now has as many, but others"):
+        copies.run(where="value IN ('4', '5', '6')")
+    assert copies.copied() == Counter((0, 1, 2))
+
+
+def test_rows_of_tasks_that_are_not_there_any_more_are_reported(copies: Copies) -> None:
+    """Task 5 of 6 was written; of the 2 tasks now, none asks for it."""
+    copies.fill(12)
+    written = {"where": "value IN ('9', '11')", "maxOffsetsPerTrigger": "100"}
+    copies.run(**written, minPartitions="6")
+    assert copies.copied() == Counter((9, 11))
+    forget(copies.checkpoint, "commits")
+    said = "2 rows of micro-batch 0 are written twice: it has 2 tasks now, and task 5 was written"
+    with pytest.raises(Exception, match=said) as reported:
+        copies.run(**written)
+    [group] = re.findall(r"delete the group (\S+-5)", str(reported.value))
+    with pytest.raises(Exception, match=said):
+        copies.run(**written)
+    with Groups(copies.topics.bootstrap) as groups:
+        groups.delete(group)
+    copies.run(**written)
+    assert copies.copied() == Counter((9, 11, 9, 11))
+
+
+def test_a_micro_batch_of_which_brokers_may_know_nothing_any_more_is_refused(
+    copies: Copies,
+) -> None:
+    """Begun eight days ago; offsets.retention.minutes is a week. Until somebody says otherwise."""
+    copies.fill(4)
+    copies.run()
+    begin_earlier(copies.checkpoint, days=8)
+    copies.run()  # It is done: when it was begun does not matter.
+    forget(copies.checkpoint, "commits")
+    with pytest.raises(Exception, match=r"micro-batch 0 of .* was begun 11,52\d minutes ago"):
+        copies.run()
+    assert copies.copied() == copies.expected()
+    copies.run(guarantee="at-least-once")
+    assert copies.copied() == copies.expected() + copies.expected()
 
 
 def test_a_query_that_begins_anew_writes_anew(copies: Copies) -> None:

@@ -11,7 +11,6 @@ the same tasks: `cut_by` does.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -21,18 +20,19 @@ from pyspark.sql.types import StructType
 
 from tidelog.pipeline import decided_rows
 from tidelog.pipeline.errors import PipelineError
-from tidelog.pipeline.sink import offered_guarantee
+from tidelog.pipeline.sink import QUERY_ID, RUN_ID, offered_guarantee, written_task
 from tidelog.pipeline.sink_options import Guarantee, SinkOptions
-from tidelog.pipeline.source import TidelogDataSource
-from tidelog.pipeline.task_producer import TaskIdentity, write_at_least_once, write_exactly_once
+from tidelog.pipeline.source import CHECKPOINT, TidelogDataSource
+from tidelog.pipeline.task_producer import TaskIdentity
+from tidelog.pipeline.written_tasks import require_no_others
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT: Final = "tidelog-micro-batch"
 
-_QUERY_ID: Final = "sql.streaming.queryId"
 _WRITE: Final = "tidelog.write"
+_RUN: Final = "tidelog.run"
 _NUMBER: Final = "tidelog.number"
 
 BatchFunction = Callable[["DataFrame", int], None]
@@ -49,12 +49,14 @@ def topic_writer(
     is_saved_first = decided_rows.is_needed(spark)
 
     def write(frame: "DataFrame", number: int) -> None:
-        query = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-        if query is None:
+        query, run = map(frame.sparkSession.sparkContext.getLocalProperty, (QUERY_ID, RUN_ID))
+        if query is None or run is None:
             raise PipelineError("Spark did not say which query this is")
         rows = decided_rows.decided(frame, number, checkpoint) if is_saved_first else frame
         writer = arranged(rows).write.format(FORMAT).options(**options)
-        writer.option(_WRITE, query).option(_NUMBER, str(number)).mode("append").save()
+        writer = writer.option(_WRITE, query).option(_RUN, run).option(_NUMBER, str(number))
+        writer = writer.option(CHECKPOINT, checkpoint)
+        writer.mode("append").save()
 
     return write
 
@@ -79,36 +81,33 @@ class MicroBatchDataSource(TidelogDataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         options = self._sink_options(schema, overwrite=overwrite)
         write = f"{options.transactional_id_prefix}-{self.options[_WRITE]}"
-        number = int(self.options[_NUMBER])
-        return MicroBatchWriter(options, offered_guarantee(options), write, number)
-
-
-@dataclass
-class TaskDone(WriterCommitMessage):
-    """There is nothing to tell."""
+        number, run = int(self.options[_NUMBER]), self.options[_RUN]
+        guarantee = offered_guarantee(options)
+        self._require_marks_are_kept(options, guarantee)
+        return MicroBatchWriter(options, guarantee, write, number, run)
 
 
 class MicroBatchWriter(DataSourceArrowWriter):
     """Each task commits for itself; who runs it again finds that out."""
 
-    def __init__(self, options: SinkOptions, guarantee: Guarantee, write: str, number: int) -> None:
+    def __init__(
+        self, options: SinkOptions, guarantee: Guarantee, write: str, number: int, run: str
+    ) -> None:
         self._options = options
         self._guarantee = guarantee
         self._write = write
         self._number = number
+        self._run = run
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
         assert context is not None
-        if self._guarantee is Guarantee.AT_LEAST_ONCE:
-            write_at_least_once(self._options, iterator)
-        else:
-            identity = TaskIdentity(self._write, context.partitionId(), self._number)
-            write_exactly_once(self._options, identity, iterator)
-        return TaskDone()
+        identity = TaskIdentity(self._write, context.partitionId(), self._number, self._run)
+        return written_task(self._options, self._guarantee, identity, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All of it is visible already."""
+        require_no_others(self._options.kafka, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Spark runs it again, and those tasks that were written are known by then."""

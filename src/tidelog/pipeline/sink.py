@@ -1,14 +1,14 @@
 """The writing half of `format("tidelog")`, as Spark sees it (X2).
 
 Each task writes for itself (`task_producer`); when all are done there is nothing left for the
-driver to commit. Spark tells tasks in its local properties which query and which micro-batch they
-belong to; a batch gets a name of its own when it is planned.
+driver to commit, and something to look at (`written_tasks`). Spark tells tasks in its local
+properties which query, which run of it and which micro-batch they belong to; a batch gets a name of
+its own when it is planned.
 """
 
 import logging
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -27,28 +27,22 @@ from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.kafka_settings import KafkaSettings
 from tidelog.pipeline.sink_options import Guarantee, SinkOptions
 from tidelog.pipeline.task_producer import (
+    TRANSACTION_TIMEOUT_MS,
     TaskIdentity,
-    Written,
     write_at_least_once,
     write_exactly_once,
 )
+from tidelog.pipeline.written_tasks import TaskWritten, require_no_others, task_written
 
-_QUERY_ID: Final = "sql.streaming.queryId"
+QUERY_ID: Final = "sql.streaming.queryId"
+RUN_ID: Final = "spark.jobGroup.id"
+"""Spark gives the jobs of a query the id of this start of it, so that they can be cancelled."""
 _BATCH_ID: Final = "streaming.sql.batchId"
 _ASKED_WITHIN_S: Final = 30.0
+_TIMEOUT: Final = "transaction.timeout.ms"
 _NO_TRANSACTIONS: Final = frozenset({"_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION"})
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class TaskWritten(WriterCommitMessage):
-    """What a task tells the driver."""
-
-    name: str | None
-    """Of its group, if it has one."""
-    row_count: int
-    size_bytes: int
 
 
 class TopicWriter(DataSourceArrowWriter):
@@ -60,12 +54,12 @@ class TopicWriter(DataSourceArrowWriter):
         self._name = f"{options.transactional_id_prefix}-{uuid.uuid4().hex}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        identity = TaskIdentity(self._name, _context().partitionId(), 0)
-        return _write(self._options, self._guarantee, identity, iterator)
+        identity = TaskIdentity(self._name, _context().partitionId(), 0, run=self._name)
+        return written_task(self._options, self._guarantee, identity, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nobody will run these tasks again: what they remember is of no use any more."""
-        names = [each.name for each in messages if isinstance(each, TaskWritten) and each.name]
+        names = [each.identity.name for each in messages if isinstance(each, TaskWritten)]
         if not names:
             return
         with AdminClient({**self._options.kafka.for_client()}) as client:
@@ -91,15 +85,16 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = _context()
-        query, number = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
-        if query is None or number is None:
+        query, run, number = map(context.getLocalProperty, (QUERY_ID, RUN_ID, _BATCH_ID))
+        if query is None or run is None or number is None:
             raise PipelineError("Spark did not say which micro-batch this is")
         write = f"{self._options.transactional_id_prefix}-{query}"
-        identity = TaskIdentity(write, context.partitionId(), int(number))
-        return _write(self._options, self._guarantee, identity, iterator)
+        identity = TaskIdentity(write, context.partitionId(), int(number), run)
+        return written_task(self._options, self._guarantee, identity, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """All of it is visible already."""
+        require_no_others(self._options.kafka, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Spark runs it again, and those tasks that were written are known by then."""
@@ -133,14 +128,21 @@ def offered_guarantee(options: SinkOptions) -> Guarantee:
 @cache
 def _refusal_of_transactions(kafka: KafkaSettings, prefix: str) -> str | None:
     """What the cluster says if it has none. Raises ClientError, PipelineError."""
+    timeout = kafka.get(_TIMEOUT, str(TRANSACTION_TIMEOUT_MS))
+    settings = {**kafka.for_client(), _TIMEOUT: timeout, "transactional.id": f"{prefix}-probe"}
     with translated(kafka.bootstrap):
-        probe = Producer({**kafka.for_client(), "transactional.id": f"{prefix}-probe"})
+        probe = Producer(settings)
         try:
             probe.init_transactions(_ASKED_WITHIN_S)
         except KafkaException as exception:
             error = exception.args[0]
             if error.name() in _NO_TRANSACTIONS:
                 return str(error.str())
+            if error.name() == "INVALID_TRANSACTION_TIMEOUT":
+                raise PipelineError(
+                    f"kafka.{_TIMEOUT} is {timeout}, and {kafka.bootstrap} allows less "
+                    "(transaction.max.timeout.ms): set it"
+                ) from None
             if error.name() != "_TIMED_OUT":
                 raise
             raise PipelineError(
@@ -151,19 +153,17 @@ def _refusal_of_transactions(kafka: KafkaSettings, prefix: str) -> str | None:
     return None
 
 
-def _write(
+def written_task(
     options: SinkOptions,
     guarantee: Guarantee,
     identity: TaskIdentity,
     batches: Iterator[pa.RecordBatch],
-) -> TaskWritten:
+) -> WriterCommitMessage:
+    """Write the rows of a task, and say so to the driver."""
     if guarantee is Guarantee.AT_LEAST_ONCE:
-        return _told(None, write_at_least_once(options, batches))
-    return _told(identity.name, write_exactly_once(options, identity, batches))
-
-
-def _told(name: str | None, written: Written) -> TaskWritten:
-    return TaskWritten(name, written.row_count, written.size_bytes)
+        write_at_least_once(options, batches)
+        return WriterCommitMessage()
+    return task_written(identity, write_exactly_once(options, identity, batches))
 
 
 def _context() -> TaskContext:

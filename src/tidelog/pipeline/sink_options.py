@@ -5,14 +5,14 @@ Columns are those of Spark's own Kafka sink: `value`, and if they are there `key
 one sentence that names the option or the column, before anything is written.
 """
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from tidelog.pipeline.errors import OptionError
-from tidelog.pipeline.kafka_settings import PREFIX, KafkaSettings, writer_settings
+from tidelog.pipeline.given_options import flag, in_lower_case, require_no_slips
+from tidelog.pipeline.kafka_settings import KafkaSettings, writer_settings
 
 KNOWN: Final = (
     "topic",
@@ -25,7 +25,6 @@ KNOWN: Final = (
     "outputMode",
 )
 TRANSACTIONAL_ID_PREFIX: Final = "tidelog-spark"
-_SLIP: Final = 0.85
 _PREFIX_CHARACTERS_MAX: Final = 128
 
 # The default first.
@@ -69,12 +68,12 @@ class SinkOptions:
 
 def sink_options(options: Mapping[str, str], columns: Mapping[str, str]) -> SinkOptions:
     """`columns`: the type of each by its name, in Spark's words. Raises OptionError."""
-    given = {name.lower(): value for name, value in options.items()}
-    _require_no_slips(given)
+    given = in_lower_case(options)
+    require_no_slips(given, KNOWN)
     topic = given.get("topic")
     if topic is not None and not topic.strip():
         raise OptionError("topic is empty: it names the topic to write to")
-    keeps_time = _flag(given, "includeTimestamp", default=False)
+    keeps_time = flag(given, "includeTimestamp", default=False)
     kafka = writer_settings(given)
     guarantee = _guarantee(given)
     if guarantee is not Guarantee.AT_LEAST_ONCE:
@@ -144,20 +143,3 @@ def _prefix(given: Mapping[str, str]) -> str:
             f"transactionalIdPrefix must have 1 to {_PREFIX_CHARACTERS_MAX} characters"
         )
     return prefix
-
-
-def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = given.get(name.lower(), str(default)).lower()
-    if text not in {"true", "false"}:
-        raise OptionError(f"{name} is {text!r} but must be true or false")
-    return text == "true"
-
-
-def _require_no_slips(given: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in KNOWN}
-    for name in given:
-        if name in known or name.startswith(PREFIX):
-            continue
-        near = difflib.get_close_matches(name, known, n=1, cutoff=_SLIP)
-        if near:
-            raise OptionError(f"{name} is no option; {known[near[0]]} is one")

@@ -4,12 +4,15 @@ Exactly once, the rows of a task are one transaction, which also commits, to a g
 task of this query has, that they were written:
 
     init_transactions        whoever had this task before is fenced, and what it began is ended
-    the group's offset?      n + 1: it had written micro-batch n; if this is that, it is done
+    the group's offset?      n + 1: it had written micro-batch n; if this is that, it is done, and
+                             if this is one before, somebody else goes on with the query
     rows, offset, commit     all of it or nothing
 
-So whoever runs it again, whenever the one before died, knows. The count and the size of what was
-written are kept beside the offset. If Spark comes with other rows for the same task, they were cut
-in another way than the first time; which of them are missing nobody can say, and it is refused.
+So whoever runs it again, whenever the one before died, knows. Kept beside the offset are the count,
+the size and a fingerprint of what was written: if Spark comes with other rows for the same task,
+they were cut in another way than the first time, nobody can say which of them are missing, and it
+is refused. Kept as well is which run of the query wrote it: where a run finds the mark of another,
+the driver looks whether that one had tasks which this one does not have (`written_tasks`).
 """
 
 import json
@@ -31,6 +34,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
+from crc32c import crc32c
 
 from tidelog.client.translation import translated
 from tidelog.pipeline.errors import PipelineError
@@ -49,14 +53,17 @@ _DEFAULTS: Final = {
     "linger.ms": "20",
     "batch.size": "1000000",
     "batch.num.messages": "100000",
+    # The Java client's: what a topic takes by default can be written.
+    "message.max.bytes": "1048576",
     "queue.buffering.max.messages": "200000",
     "queue.buffering.max.kbytes": "262144",
 }
-# As long as brokers allow by default. Whoever takes over ends it at once.
-_TRANSACTION_TIMEOUT_MS: Final = 900_000
+TRANSACTION_TIMEOUT_MS: Final = 900_000
+"""As long as brokers allow by default. Whoever takes over ends it at once."""
 _CALL_S: Final = 60.0
 _RETRY_S: Final = 0.1
 _INSIST_S: Final = 120.0
+_FINGERPRINT_END: Final = 1 << 64
 
 
 class Written(NamedTuple):
@@ -65,6 +72,11 @@ class Written(NamedTuple):
     row_count: int
     size_bytes: int
     """Of keys and values."""
+    fingerprint: int
+    """Of keys and values, in whichever order rows come: shuffles on a cluster have none."""
+
+
+NOTHING: Final = Written(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +88,30 @@ class TaskIdentity:
     task: int
     number: int
     """Of the micro-batch; 0 of a batch."""
+    run: str
+    """Another one each time that a query is started. The one thing here that is not the same."""
 
     @property
     def name(self) -> str:
         """The transactional id, and the group that keeps what was written."""
         return f"{self.write}-{self.task}"
+
+
+class Mark(NamedTuple):
+    """What a task's group keeps."""
+
+    number: int
+    """Of the micro-batch that was written last."""
+    written: Written
+    run: str
+
+
+class TaskResult(NamedTuple):
+    """What became of a task."""
+
+    written: Written
+    is_first_of_run: bool
+    """Whether this run of the query has not seen the task write anything before."""
 
 
 def write_at_least_once(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Written:
@@ -94,70 +125,116 @@ def write_at_least_once(options: SinkOptions, batches: Iterable[pa.RecordBatch])
         while producer.flush(_FLUSH_S):
             pass  # Ends: a record is delivered, or has failed within delivery.timeout.ms.
         if failures:
-            raise KafkaException(failures[0])
+            raise _refused(failures[0])
     return written
 
 
 def write_exactly_once(
     options: SinkOptions, identity: TaskIdentity, batches: Iterable[pa.RecordBatch]
-) -> Written:
+) -> TaskResult:
     """Raises ClientError, PipelineError; nobody sees any of the rows then."""
     with translated(options.kafka.bootstrap):
         return _Transaction(options, identity).write(batches)
+
+
+def find_mark(client: AdminClient, group: str) -> Mark | None:
+    """What the group of a task keeps. Raises KafkaException, PipelineError.
+
+    It has an offset for each topic that a micro-batch has ever left its mark with.
+    """
+    found = [each for each in insist(partial(_committed, client, group)) if each.offset > 0]
+    if not found:
+        return None
+    last = max(found, key=lambda each: each.offset)
+    return Mark(last.offset - 1, *_told(group, last.metadata or ""))
+
+
+def _committed(client: AdminClient, group: str) -> list[TopicPartition]:
+    asked = client.list_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(group)], require_stable=True, request_timeout=_CALL_S
+    )
+    return asked[group].result().topic_partitions or []
+
+
+def _told(group: str, metadata: str) -> tuple[Written, str]:
+    try:
+        row_count, size_bytes, fingerprint, run = json.loads(metadata)
+        return Written(int(row_count), int(size_bytes), int(fingerprint)), str(run)
+    except (ValueError, TypeError):
+        raise PipelineError(
+            f"the group {group} was not written by this sink, or by another version of it: its "
+            f"metadata is {metadata!r}. Choose another transactionalIdPrefix"
+        ) from None
 
 
 class _Transaction:
     def __init__(self, options: SinkOptions, identity: TaskIdentity) -> None:
         self._options = options
         self._identity = identity
+        self._failures: list[KafkaError] = []
+        # Not of `self`: the producer would be kept by itself.
+        failures = self._failures
         settings = _settings(options)
-        settings.setdefault("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)
+        settings["on_delivery"] = lambda error, _message: failures.append(error)
+        settings.setdefault("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
         self._producer = Producer(
             {**settings, "enable.idempotence": True, "transactional.id": identity.name}
         )
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
-        _insist(partial(self._producer.init_transactions, _CALL_S))
-        before = self._written_before()
-        if before is not None:
-            return self._require_same(before, batches)
+    def write(self, batches: Iterable[pa.RecordBatch]) -> TaskResult:
+        insist(partial(self._producer.init_transactions, _CALL_S))
+        with AdminClient({**self._options.kafka.for_client()}) as client:
+            mark = find_mark(client, self._identity.name)
+        if mark is not None and mark.number >= self._identity.number:
+            self._require_last(mark.number)
+            written = self._require_same(mark.written, batches)
+        else:
+            written = self._write_anew(batches)
+        is_known = mark is not None and mark.run == self._identity.run
+        # Who has no rows leaves no mark, and would be new for ever.
+        return TaskResult(written, is_first_of_run=bool(written.row_count) and not is_known)
+
+    def _write_anew(self, batches: Iterable[pa.RecordBatch]) -> Written:
         self._producer.begin_transaction()
         try:
             rows = _Rows(self._options, self._producer)
             written = rows.produce(batches)
             if rows.a_topic is not None:
                 self._say_that_it_was(written, rows.a_topic)
-                _insist(partial(self._producer.commit_transaction, _CALL_S))
+                insist(partial(self._producer.commit_transaction, _CALL_S))
+        except KafkaException as exception:
+            # Of a transaction that has failed, librdkafka says only that it did.
+            self._producer.poll(_POLL_S)
+            self._abort()
+            if self._failures and not exception.args[0].fatal():
+                raise _refused(self._failures[0]) from exception
+            raise
         except BaseException:
-            # Who comes next ends it otherwise.
-            with suppress(KafkaException):
-                self._producer.abort_transaction(_CALL_S)
+            self._abort()
             raise
         return written
 
-    def _written_before(self) -> Written | None:
-        """What was written by whoever ran this task before, if it was of this micro-batch."""
-        with AdminClient({**self._options.kafka.for_client()}) as client:
-            committed = _insist(partial(self._committed, client))
-        for partition in committed:
-            if partition.offset == self._identity.number + 1:
-                return Written(*json.loads(partition.metadata or ""))
-        return None
+    def _abort(self) -> None:
+        """Who comes next would end it otherwise."""
+        with suppress(KafkaException):
+            self._producer.abort_transaction(_CALL_S)
 
-    def _committed(self, client: AdminClient) -> list[TopicPartition]:
-        name = self._identity.name
-        asked = client.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(name)], require_stable=True, request_timeout=_CALL_S
-        )
-        return asked[name].result().topic_partitions or []
+    def _require_last(self, last: int) -> None:
+        """Of what was written before the last micro-batch, nothing is known any more."""
+        if last > self._identity.number:
+            raise PipelineError(
+                f"micro-batch {self._identity.number} comes when micro-batch {last} was written: "
+                "the query runs twice, or its checkpoint is an old copy. To write again what was "
+                "written since, choose another transactionalIdPrefix"
+            )
 
     def _require_same(self, before: Written, batches: Iterable[pa.RecordBatch]) -> Written:
-        now = _measured(batches)
+        now = sum_of(map(_measured, batches))
         if now != before:
             raise PipelineError(
                 f"task {self._identity.task} of micro-batch {self._identity.number} was written "
                 f"before with {before.row_count} rows of {before.size_bytes} bytes, and now has "
-                f"{now.row_count} of {now.size_bytes}: start the query with the code and the "
+                f"{_difference(now, before)}: start the query with the code and the "
                 "options that it had when it was stopped (minPartitions, maxRecordsPerPartition, "
                 "spark.sql.shuffle.partitions), once; then they may change"
             )
@@ -165,13 +242,14 @@ class _Transaction:
 
     def _say_that_it_was(self, written: Written, topic: str) -> None:
         """Any partition will do, of a topic that exists."""
-        done = TopicPartition(topic, 0, self._identity.number + 1, metadata=json.dumps(written))
+        told = json.dumps([*written, self._identity.run])
+        done = TopicPartition(topic, 0, self._identity.number + 1, metadata=told)
         group = Consumer({**self._options.kafka.for_client(), "group.id": self._identity.name})
         try:
             metadata = group.consumer_group_metadata()
         finally:
             group.close()
-        _insist(partial(self._producer.send_offsets_to_transaction, [done], metadata, _CALL_S))
+        insist(partial(self._producer.send_offsets_to_transaction, [done], metadata, _CALL_S))
 
 
 class _Rows:
@@ -185,11 +263,11 @@ class _Rows:
         """One that was written to."""
 
     def produce(self, batches: Iterable[pa.RecordBatch]) -> Written:
-        written = Written(0, 0)
+        written = NOTHING
         for batch in batches:
             for topic, value, key, *others in self._each(batch):
                 self._queue(topic, value, key, *others)
-            written = _sum(written, _measured([batch]))
+            written = sum_of((written, _measured(batch)))
         return written
 
     def _each(self, batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
@@ -233,6 +311,8 @@ class _Rows:
                 )
             except BufferError:
                 self._producer.poll(_POLL_S)
+            except KafkaException as exception:
+                raise _refused(exception.args[0]) from exception
             else:
                 return
 
@@ -269,20 +349,48 @@ def _headers(column: pa.Array | None, count: int) -> list[Headers | None]:
     ]
 
 
-def _measured(batches: Iterable[pa.RecordBatch]) -> Written:
-    written = Written(0, 0)
-    for batch in batches:
-        sizes = [
-            pc.sum(pc.binary_length(batch.column(name))).as_py() or 0
-            for name in ("key", "value")
-            if name in batch.schema.names
-        ]
-        written = _sum(written, Written(batch.num_rows, sum(sizes)))
-    return written
+def _measured(batch: pa.RecordBatch) -> Written:
+    """Of rows, what has to be the same when they come again."""
+    key, value = (_bytes(batch, name) for name in ("key", "value"))
+    sizes = [pc.sum(pc.binary_length(column)).as_py() or 0 for column in (key, value)]
+    # Null and empty are told alike: rows that come again do not turn one into the other.
+    keys, values = (pc.fill_null(column, b"").to_pylist() for column in (key, value))
+    fingerprint = sum(map(crc32c, values, map(crc32c, keys))) % _FINGERPRINT_END
+    return Written(batch.num_rows, sum(sizes), fingerprint)
 
 
-def _sum(one: Written, other: Written) -> Written:
-    return Written(one.row_count + other.row_count, one.size_bytes + other.size_bytes)
+def _bytes(batch: pa.RecordBatch, name: str) -> pa.Array:
+    if name not in batch.schema.names:
+        return pa.nulls(batch.num_rows, pa.binary())
+    return batch.column(name).cast(pa.binary())
+
+
+def sum_of(parts: Iterable[Written]) -> Written:
+    """Of rows that came in several parts."""
+    total = NOTHING
+    for part in parts:
+        total = Written(
+            total.row_count + part.row_count,
+            total.size_bytes + part.size_bytes,
+            (total.fingerprint + part.fingerprint) % _FINGERPRINT_END,
+        )
+    return total
+
+
+def _difference(now: Written, before: Written) -> str:
+    if now[:2] == before[:2]:
+        return "as many, but others"
+    return f"{now.row_count} of {now.size_bytes}"
+
+
+def _refused(error: KafkaError) -> Exception:
+    """Why a row was not written, with the name of what decides on it."""
+    if error.name() != "MSG_SIZE_TOO_LARGE":
+        return KafkaException(error)
+    return PipelineError(
+        "a row, or a batch of them (kafka.batch.size), is too large: kafka.message.max.bytes is "
+        "how large this sends one, and max.message.bytes of a topic how large it takes one"
+    )
 
 
 def _settings(options: SinkOptions) -> dict[str, Any]:
@@ -294,7 +402,7 @@ def _settings(options: SinkOptions) -> dict[str, Any]:
     }
 
 
-def _insist(call: Callable[[], T]) -> T:
+def insist(call: Callable[[], T]) -> T:
     """Again and again while librdkafka says that it may help."""
     give_up_at = time.monotonic() + _INSIST_S
     while True:

@@ -1,0 +1,70 @@
+"""What the driver asks of tasks that were written, when all tasks of a micro-batch are (X2).
+
+A task knows whether it was written before (`task_producer`). It does not know how many others there
+are, and nobody asks in the name of a task that is not there: a query that is started again and cut
+into fewer tasks than when it died would write the rows of the missing ones once more. So the
+driver, which knows how many there were this time, looks for more.
+
+It has to only once for each start of a query, when tasks find marks that are not of their own run.
+By then those rows are in the topic twice. The query ends, and says so; it will each time that it is
+started, until somebody has removed the group that is named.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka.admin import AdminClient
+from pyspark.sql.datasource import WriterCommitMessage
+
+from tidelog.client.translation import translated
+from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.kafka_settings import KafkaSettings
+from tidelog.pipeline.task_producer import TaskIdentity, TaskResult, find_mark, insist
+
+_ASKED_WITHIN_S: Final = 30.0
+
+
+@dataclass
+class TaskWritten(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    identity: TaskIdentity
+    row_count: int
+    is_first_of_run: bool
+
+
+def task_written(identity: TaskIdentity, result: TaskResult) -> TaskWritten:
+    return TaskWritten(identity, result.written.row_count, result.is_first_of_run)
+
+
+def require_no_others(kafka: KafkaSettings, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Raise PipelineError if tasks of this micro-batch were written that it does not have now."""
+    told = [each for each in messages if isinstance(each, TaskWritten)]
+    if not any(each.is_first_of_run for each in told):
+        return
+    identity = told[0].identity
+    with translated(kafka.bootstrap), AdminClient({**kafka.for_client()}) as client:
+        for task, group in _tasks_beyond(client, identity.write, len(messages)):
+            mark = find_mark(client, group)
+            if mark is not None and mark.number == identity.number:
+                raise PipelineError(
+                    f"{mark.written.row_count} rows of micro-batch {identity.number} are written "
+                    f"twice: it has {len(messages)} tasks now, and task {task} was written before "
+                    "by a run that had more. Start a query that has died with the code and the "
+                    "options that it had (minPartitions, maxRecordsPerPartition, "
+                    "spark.sql.shuffle.partitions). To go on all the same, delete the group "
+                    f"{group}"
+                )
+
+
+def _tasks_beyond(client: AdminClient, write: str, task_count: int) -> list[tuple[int, str]]:
+    """The tasks of `write` that have ever been written and have no place among `task_count`."""
+    prefix = f"{write}-"
+    listed = insist(lambda: client.list_consumer_groups(request_timeout=_ASKED_WITHIN_S).result())
+    found = []
+    for each in listed.valid:
+        task = each.group_id.removeprefix(prefix) if each.group_id.startswith(prefix) else ""
+        if task.isdecimal() and int(task) >= task_count:
+            found.append((int(task), each.group_id))
+    return sorted(found)

@@ -1,0 +1,106 @@
+"""A task of a sink that is run again, whatever has become of it and of its query (X2)."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+from tests.support.clients import read_committed
+from tests.support.replicated_topics import ReplicatedTopics
+from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.sink import offered_guarantee
+from tidelog.pipeline.sink_options import SinkOptions, sink_options
+from tidelog.pipeline.task_producer import TaskIdentity, write_at_least_once, write_exactly_once
+
+LARGEST_BYTES = 1_048_576 - 128
+"""Of a value that the Java client sends and brokers take, both as they are by default."""
+
+
+class OneTask:
+    """The first task of a query, whose rows have a topic each."""
+
+    def __init__(self, topics: ReplicatedTopics, query: str) -> None:
+        self._bootstrap = topics.bootstrap
+        self._query = query
+
+    def options(self, **kafka: str) -> SinkOptions:
+        given = {f"kafka.{name.replace('_', '.')}": value for name, value in kafka.items()}
+        given["kafka.bootstrap.servers"] = self._bootstrap
+        return sink_options(given, {"topic": "string", "value": "string"})
+
+    def write(
+        self, number: int, rows: Sequence[tuple[str, str]], *, run: str = "run", **kafka: str
+    ) -> None:
+        """`rows` are topics and values of a micro-batch."""
+        identity = TaskIdentity(self._query, task=0, number=number, run=run)
+        write_exactly_once(self.options(**kafka), identity, [batch_of(rows)])
+
+    def written(self, topic: str) -> list[bytes | None]:
+        return [each.value for each in read_committed(self._bootstrap, topic, 0)]
+
+
+def batch_of(rows: Sequence[tuple[str, str]]) -> pa.RecordBatch:
+    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, names=["topic", "value"])
+
+
+def test_a_task_that_writes_to_another_topic_each_time_is_not_written_again(
+    topics: ReplicatedTopics,
+) -> None:
+    """Wherever it has left its marks, the last one counts."""
+    one, other = topics.create(), topics.create()
+    task = OneTask(topics, f"query-{one}")
+    micro_batches = [(one, "0"), (other, "1"), (one, "2"), (other, "3")]
+    for number, row in enumerate(micro_batches):
+        task.write(number, [row])
+        task.write(number, [row], run="again")
+    assert task.written(one) == [b"0", b"2"]
+    assert task.written(other) == [b"1", b"3"]
+
+
+def test_a_micro_batch_before_the_one_that_was_written_is_refused(
+    topics: ReplicatedTopics,
+) -> None:
+    """A driver that was given up and is still there; a checkpoint of yesterday."""
+    topic = topics.create()
+    task = OneTask(topics, f"query-{topic}")
+    task.write(4, [(topic, "4")], run="given up")
+    task.write(5, [(topic, "5")], run="other")
+    with pytest.raises(
+        PipelineError, match="micro-batch 4 comes when micro-batch 5 was written"
+    ) as refused:
+        task.write(4, [(topic, "4")], run="given up")
+    assert "transactionalIdPrefix" in str(refused.value)
+    assert task.written(topic) == [b"4", b"5"]
+
+
+def test_rows_may_be_as_large_as_with_the_java_client(topics: ReplicatedTopics) -> None:
+    topic = topics.create()
+    task = OneTask(topics, f"query-{topic}")
+    task.write(0, [(topic, "x" * LARGEST_BYTES)])
+    assert [len(value or b"") for value in task.written(topic)] == [LARGEST_BYTES]
+
+
+@pytest.mark.parametrize("kafka", [{}, {"max_request_size": "9000000"}])
+def test_a_row_that_is_too_large_names_the_settings(
+    kafka: dict[str, str], topics: ReplicatedTopics
+) -> None:
+    """Whether the client does not send it, or the broker does not take it."""
+    topic = topics.create()
+    task = OneTask(topics, f"query-{topic}")
+    rows = [(topic, "small"), (topic, "x" * 3_000_000)]
+    said = r"kafka\.message\.max\.bytes .* max\.message\.bytes"
+    with pytest.raises(PipelineError, match=said):
+        task.write(0, rows, **kafka)
+    with pytest.raises(PipelineError, match=said):
+        write_at_least_once(task.options(**kafka), [batch_of(rows[1:])])
+    task.write(0, [(topic, "other")])
+    assert task.written(topic) == [b"other"]
+
+
+def test_a_timeout_that_brokers_do_not_allow_is_named_before_anything_is_written(
+    topics: ReplicatedTopics,
+) -> None:
+    options = OneTask(topics, "query").options(transaction_timeout_ms="900001")
+    with pytest.raises(PipelineError, match=r"kafka\.transaction\.timeout\.ms"):
+        offered_guarantee(options)
