@@ -130,6 +130,7 @@ def read(
             slice_bytes=100_000,
         ),
     )
+    assert plan.missing == ()
     return [
         StoredRecord(
             offset=row["offset"],

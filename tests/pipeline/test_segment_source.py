@@ -1,5 +1,6 @@
 """`option("path", ...)`: files give what their broker gives, without it (X6)."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from tests.support.clients import NewRecord
 from tests.support.replicated_topics import ReplicatedTopics
 from tests.support.server_process import wait_until
 from tests.support.two_sources import TIDELOG, TwoSources, in_order
+from tidelog.pipeline.segments import find_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,15 +47,17 @@ def topic(topics: ReplicatedTopics) -> str:
 
 
 @pytest.fixture(scope="module")
-def data(topics: ReplicatedTopics, topic: str, sources: TwoSources) -> str:
-    """The log dirs of all three brokers, once they have written down what is committed."""
-    paths = ",".join(str(each.data_folder) for each in topics.cluster.brokers.values())
+def data(topics: ReplicatedTopics, topic: str) -> str:
+    """The log dirs of all three brokers, once each has written down what is committed."""
+    paths = [str(each.data_folder) for each in topics.cluster.brokers.values()]
 
     def is_written_down() -> bool:
-        return from_files(sources, path=paths, subscribe=topic).count() == COUNT + 200
+        found = [each.high_watermark for each in find_partitions(paths, topics=[topic])]
+        # Two markers of transactions among them.
+        return sorted(each or 0 for each in found) == [202] * 3 + [COUNT] * 3
 
-    wait_until(is_written_down, within_s=60, what="the high watermark is in a file")
-    return paths
+    wait_until(is_written_down, within_s=60, what="high watermarks are in files")
+    return ",".join(paths)
 
 
 def from_files(sources: TwoSources, **options: str) -> "DataFrame":
@@ -113,6 +117,39 @@ def test_a_torn_tail_is_refused_politely(
         from_files(sources, path=str(copy)).count()
     assert "ignoreTornTail" in str(refused.value)
     assert 0 < from_files(sources, path=str(copy), ignoreTornTail="true").count() < COUNT
+
+
+def test_a_missing_segment_ends_the_job_unless_told_otherwise(
+    sources: TwoSources, topic: str, data: str, tmp_path: Path
+) -> None:
+    """Of what is left, everything is read."""
+    copy = tmp_path / f"{topic}-0"
+    shutil.copytree(Path(data.split(",", maxsplit=1)[0]) / f"{topic}-0", copy)
+    _, second, third, *_ = sorted(copy.glob("*.log"))
+    for path in copy.glob(f"{second.stem}.*"):
+        path.unlink()
+    start, end = int(second.stem), int(third.stem)
+    with pytest.raises(Exception, match=f"{copy} lacks offsets {start} to {end - 1}: ") as refused:
+        from_files(sources, path=str(copy)).count()
+    assert "set failOnDataLoss to false" in str(refused.value)
+    left = from_files(sources, path=str(copy), failOnDataLoss="false").collect()
+    assert sorted(row.offset for row in left) == [*range(start), *range(end, COUNT)]
+
+
+def test_offsets_that_files_do_not_have_are_named(
+    sources: TwoSources, topic: str, data: str, tmp_path: Path
+) -> None:
+    copy = tmp_path / f"{topic}-0"
+    shutil.copytree(Path(data.split(",", maxsplit=1)[0]) / f"{topic}-0", copy)
+    for path in copy.glob(f"{0:020d}.*"):
+        path.unlink()
+    begins = int(min(copy.glob("*.log")).stem)
+    first, behind = (json.dumps({topic: {"0": offset}}) for offset in (0, COUNT + 1))
+    with pytest.raises(Exception, match=f"begins at offset {begins}, and 0 was asked for"):
+        from_files(sources, path=str(copy), startingOffsets=first).count()
+    with pytest.raises(Exception, match=f"up to offset {COUNT}, and {COUNT + 1} was asked for"):
+        from_files(sources, path=str(copy), endingOffsets=behind).count()
+    assert from_files(sources, path=str(copy)).count() == COUNT - begins
 
 
 def test_what_is_not_there_is_named(sources: TwoSources, data: str, tmp_path: Path) -> None:

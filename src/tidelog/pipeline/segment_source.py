@@ -11,11 +11,13 @@ the same files: a shared disk, a copy on each machine, or one machine.
     minTimestamp, maxTimestamp         only records of that time, both ends included
     kafka.isolation.level              read_committed leaves out what was aborted
     ignoreTornTail                     read up to what a crash has left half written
+    failOnDataLoss                     whether missing segments end the job, or are warned of
     beyondHighWatermark                also what was not committed when the broker last said so
     minPartitions                      at least so many tasks, if there is enough to read
     includeHeaders                     as with a broker
 """
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,9 +27,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from tidelog.base.ids import TopicPartition
-from tidelog.pipeline.errors import DataLoss, OptionError
+from tidelog.pipeline.errors import OptionError, in_a_sentence
 from tidelog.pipeline.offsets import EARLIEST, LATEST
 from tidelog.pipeline.segments import (
+    MissingOffsets,
     PartitionFolder,
     PartitionPlan,
     SegmentSlice,
@@ -52,6 +55,8 @@ from tidelog.pipeline.source_options import (
     Subscribed,
     require_equal_partitions,
 )
+
+logger = logging.getLogger(__name__)
 
 TASK_BYTES: Final = 128 * 1024 * 1024
 _TASK_BYTES_MIN: Final = 64 * 1024
@@ -120,11 +125,12 @@ class SegmentReader(DataSourceReader):
     def __init__(self, options: SegmentOptions) -> None:
         self._options = options
 
+    @in_a_sentence()
     def partitions(self) -> Sequence[InputPartition]:
         folders = _folders(self._options)
         offsets = {each.partition: self._range(each, folders) for each in folders}
         plans = [plan_partition(each, self._wanted(offsets, TASK_BYTES)) for each in folders]
-        self._require_all(plans, offsets)
+        self._require_all(plans)
         task_bytes = self._task_bytes(plans)
         if task_bytes < TASK_BYTES:
             plans = [plan_partition(each, self._wanted(offsets, task_bytes)) for each in folders]
@@ -200,21 +206,31 @@ class SegmentReader(DataSourceReader):
         )
         return _OFFSET_END if found is None else found
 
-    def _require_all(
-        self,
-        plans: Sequence[PartitionPlan],
-        offsets: Mapping[TopicPartition, tuple[int, int]],
-    ) -> None:
-        """What was asked for by its offset is there, or may be missing."""
-        if not self._options.fails_on_data_loss or not isinstance(self._options.start, AtOffsets):
-            return
+    def _require_all(self, plans: Sequence[PartitionPlan]) -> None:
+        """What was asked for is there, or may be missing."""
         for plan in plans:
-            wanted_start, _ = offsets[plan.folder.partition]
-            if 0 < wanted_start < plan.start_offset:
-                raise DataLoss(
-                    f"{plan.folder.path} begins at offset {plan.start_offset}, and {wanted_start} "
-                    "was asked for"
-                )
+            for problem in (*self._not_there(plan), *map(str, plan.missing)):
+                if self._options.fails_on_data_loss:
+                    raise MissingOffsets(problem)
+                logger.warning("records were missed: %s", problem)
+
+    def _not_there(self, plan: PartitionPlan) -> Iterator[str]:
+        """Offsets that were asked for by their numbers, before or behind those that are there."""
+        path, partition = plan.folder.path, plan.folder.partition
+        start = _given(self._options.start, partition)
+        if start is not None and start < plan.start_offset:
+            yield f"{path} begins at offset {plan.start_offset}, and {start} was asked for"
+        end = _given(self._options.end, partition)
+        if end is not None and end > plan.end_offset:
+            yield f"{path} can be read up to offset {plan.end_offset}, and {end} was asked for"
+
+
+def _given(place: Place, partition: TopicPartition) -> int | None:
+    """The offset that was given for a partition; None if there is none."""
+    if not isinstance(place, AtOffsets):
+        return None
+    offset = dict(place.offsets)[partition]
+    return None if offset in {EARLIEST, LATEST} else offset
 
 
 def _offset(offset: int) -> int:

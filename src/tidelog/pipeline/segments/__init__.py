@@ -11,11 +11,13 @@ a copy, or what a crash has left.
 
 from tidelog.pipeline.segments.errors import (
     DamagedSegment,
+    MissingOffsets,
     SegmentError,
     SegmentsChanged,
     TornTail,
 )
 from tidelog.pipeline.segments.folders import PartitionFolder, find_partitions
+from tidelog.pipeline.segments.missing import Missing
 from tidelog.pipeline.segments.planning import PartitionPlan, Wanted, plan_partition
 from tidelog.pipeline.segments.reading import read_slice
 from tidelog.pipeline.segments.replicas import ReadableRange, choose_replicas, readable_range
@@ -24,6 +26,8 @@ from tidelog.pipeline.segments.times import first_offset_from
 
 __all__ = [
     "DamagedSegment",
+    "Missing",
+    "MissingOffsets",
     "PartitionFolder",
     "PartitionPlan",
     "ReadableRange",

@@ -2,6 +2,7 @@
 
 TornTail         what a crash leaves at the end of a log: an option goes on without it
 DamagedSegment   something else that is no batch: nothing goes on without it
+MissingOffsets   a log without some of its segments: an option goes on without them
 SegmentsChanged  not what it was when the job was planned: run the job again
 """
 
@@ -11,6 +12,7 @@ from typing import Final
 from tidelog.pipeline.errors import PipelineError
 
 TORN_TAIL_OPTION: Final = "ignoreTornTail"
+DATA_LOSS_OPTION: Final = "failOnDataLoss"
 
 
 class SegmentError(PipelineError):
@@ -29,6 +31,16 @@ class TornTail(SegmentError):
         self.path = path
         self.position = position
         self.offset = offset
+
+
+class MissingOffsets(SegmentError):
+    """Offsets that are wanted are not in the files."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}. Read another replica, or set {DATA_LOSS_OPTION} to false to go on without "
+            "them"
+        )
 
 
 class DamagedSegment(SegmentError):

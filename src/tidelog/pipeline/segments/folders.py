@@ -47,6 +47,8 @@ class PartitionFolder:
     """Below it, records were deleted. There may be none that far down."""
     high_watermark: int | None
     """Below it, records are committed; None if nobody has written that down."""
+    cleaned_offset: int = 0
+    """Below it, the log was compacted."""
 
 
 def find_partitions(
@@ -61,6 +63,8 @@ def find_partitions(
     checkpoints = _Checkpoints()
     for pattern in _patterns(paths):
         folders = [each for path in _matching(pattern) for each in _partitions_in(path, topics)]
+        if Path(pattern).is_file():
+            raise OptionError(f"{PATH_OPTION} {pattern} is a file: give the folder that it is in")
         if not folders and topics is None:
             raise OptionError(
                 f"{PATH_OPTION} {pattern} has no partitions in it: a partition is a folder such as "
@@ -77,6 +81,8 @@ def _patterns(paths: Iterable[str]) -> Iterator[str]:
     """A path or pattern at a time."""
     for text in paths:
         local = _local(text.strip())
+        if not local.strip(", "):
+            raise OptionError(f"{PATH_OPTION} is empty: give log dirs, or folders of partitions")
         # A folder may have a comma in its name.
         if Path(local).exists():
             yield local
@@ -171,7 +177,10 @@ class _Checkpoints:
             return PartitionFolder(partition, path, topic_id, 0, None)
         start_offset = self._of(partition, path.parent / layout.LOG_START_OFFSET_CHECKPOINT)
         high_watermark = self._of(partition, path.parent / layout.HIGH_WATERMARK_CHECKPOINT)
-        return PartitionFolder(partition, path, topic_id, start_offset or 0, high_watermark)
+        cleaned_offset = self._of(partition, path.parent / layout.CLEANER_OFFSET_CHECKPOINT)
+        return PartitionFolder(
+            partition, path, topic_id, start_offset or 0, high_watermark, cleaned_offset or 0
+        )
 
     def _of(self, partition: TopicPartition, path: Path) -> int | None:
         if path not in self._offsets:

@@ -114,6 +114,13 @@ class IndexedSegment:
                 return entry[1]
         return 0
 
+    def find_end_offset(self) -> int:
+        """Behind its last batch. Raises DamagedSegment if that is not whole."""
+        end_offset = self.files.base_offset
+        for _, header in self.headers_from(self.last_indexed()):
+            end_offset = header.end_offset
+        return end_offset
+
     def end_of_older_than(self, timestamp_ms: int) -> int:
         """An offset before which everything in this segment is older than that."""
         entry = self._times.floor(timestamp_ms - 1, field=_TIMESTAMP)
@@ -153,6 +160,23 @@ def intact_header(file: ReadOnlyFile, position: int) -> BatchHeader | None:
         return None
     batch = file.read(position, header.size_bytes)
     return header if checksum_matches(batch, 0, header.size_bytes) else None
+
+
+def last_offset_of_index(files: SegmentFiles) -> int:
+    """The last offset that the indexes of a segment know; one less than its first if none."""
+    last_offset = files.base_offset - 1
+    for suffix, entry, used_field, offset_field in (
+        (layout.OFFSET_INDEX, OFFSET_ENTRY, _POSITION, _OFFSET),
+        (layout.TIME_INDEX, TIME_ENTRY, _TIMESTAMP, 1 - _TIMESTAMP),
+    ):
+        entries = _Entries(files, suffix, entry, used_field=used_field)
+        try:
+            if entries.count:
+                known = entries.entry(entries.count - 1)[offset_field]
+                last_offset = max(last_offset, files.base_offset + known)
+        finally:
+            entries.close()
+    return last_offset
 
 
 class _Entries:

@@ -1,6 +1,6 @@
 """The segments of one partition's folder, as they are now."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +39,8 @@ class PartitionLog:
     segments: tuple[SegmentFiles, ...]
     snapshots: tuple[int, ...]
     """Offsets at which somebody wrote down what the producers were doing."""
+    orphans: tuple[SegmentFiles, ...]
+    """Of which there are indexes and no batches, in order."""
 
     def between(self, start_offset: int, end_offset: int) -> tuple[SegmentFiles, ...]:
         """Those that may have any of these offsets."""
@@ -52,6 +54,18 @@ class PartitionLog:
 
 def list_segments(folder: Path) -> PartitionLog:
     """What is in `folder`. Raises SegmentError where compaction is not done with it."""
+    log = _listed(folder)
+    if not log.orphans:
+        return log
+    # Whoever removes a segment renames one file after the other.
+    again = _listed(folder)
+    still = {each.base_offset for each in log.orphans}
+    return replace(
+        again, orphans=tuple(each for each in again.orphans if each.base_offset in still)
+    )
+
+
+def _listed(folder: Path) -> PartitionLog:
     names = _DISK.list_folder(folder)
     for name in names:
         if name.endswith(_REPLACING):
@@ -64,13 +78,15 @@ def list_segments(folder: Path) -> PartitionLog:
     if not bases:
         raise SegmentsChanged(f"{folder} has no segments any more")
     having = {suffix: frozenset(contents.offsets(suffix)) for suffix in layout.SEGMENT_SUFFIXES}
-    segments = tuple(
-        SegmentFiles(
-            folder,
-            base_offset,
-            following,
-            frozenset(suffix for suffix in having if base_offset in having[suffix]),
-        )
-        for base_offset, following in zip(bases, [*bases[1:], None], strict=True)
+
+    def files(base_offset: int, next_base_offset: int | None) -> SegmentFiles:
+        suffixes = frozenset(suffix for suffix in having if base_offset in having[suffix])
+        return SegmentFiles(folder, base_offset, next_base_offset, suffixes)
+
+    indexed = having[layout.OFFSET_INDEX] | having[layout.TIME_INDEX]
+    return PartitionLog(
+        folder,
+        tuple(map(files, bases, [*bases[1:], None])),
+        tuple(contents.offsets(layout.SNAPSHOT)),
+        tuple(files(each, None) for each in sorted(indexed - having[layout.LOG])),
     )
-    return PartitionLog(folder, segments, tuple(contents.offsets(layout.SNAPSHOT)))

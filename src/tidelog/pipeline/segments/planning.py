@@ -20,6 +20,7 @@ from tidelog.base.ids import TopicPartition
 from tidelog.pipeline.segments.folders import PartitionFolder
 from tidelog.pipeline.segments.indexed_segment import IndexedSegment, Place
 from tidelog.pipeline.segments.log_end import LogEnd, find_end
+from tidelog.pipeline.segments.missing import Missing, find_missing
 from tidelog.pipeline.segments.partition_log import PartitionLog, SegmentFiles, list_segments
 from tidelog.pipeline.segments.slices import SegmentSlice
 from tidelog.pipeline.segments.transactions import (
@@ -59,13 +60,16 @@ class PartitionPlan:
     start_offset: int
     end_offset: int
     slices: tuple[SegmentSlice, ...]
+    missing: tuple[Missing, ...]
+    """Offsets that are wanted, and that the log should have."""
 
 
 def plan_partition(folder: PartitionFolder, wanted: Wanted) -> PartitionPlan:
     """What to read of one replica.
 
-    Offsets that are not there are not an error: compare the plan with what was wanted. Raises
-    TornTail and DamagedSegment if the end of the log is wanted and is not whole.
+    Offsets that are not there are not an error: compare the plan with what was wanted, and look at
+    what is `missing`. Raises TornTail and DamagedSegment if the end of the log is wanted and is not
+    whole.
     """
     log = list_segments(folder.path)
     end = find_end(log)
@@ -82,7 +86,29 @@ def plan_partition(folder: PartitionFolder, wanted: Wanted) -> PartitionPlan:
         is_last = segment.next_base_offset is None
         with IndexedSegment(segment, end_position=end.position if is_last else None) as opened:
             planning.add(opened, end.offset if is_last else segment.next_base_offset)
-    return PartitionPlan(folder, start_offset, end_offset, tuple(planning.slices))
+    missing = _missing(folder, log, end, wanted)
+    return PartitionPlan(folder, start_offset, end_offset, tuple(planning.slices), missing)
+
+
+def _missing(
+    folder: PartitionFolder, log: PartitionLog, end: LogEnd, wanted: Wanted
+) -> tuple[Missing, ...]:
+    wanted_start, wanted_end = wanted.offsets.get(folder.partition, (0, OFFSET_END))
+    limit_offset = _limit(folder, wanted)
+    return find_missing(
+        folder,
+        log,
+        end,
+        start_offset=max(wanted_start, folder.log_start_offset),
+        end_offset=min(wanted_end, limit_offset),
+    )
+
+
+def _limit(folder: PartitionFolder, wanted: Wanted) -> int:
+    """Where whoever reads has to end, as far as the checkpoints say."""
+    if folder.high_watermark is None or wanted.is_beyond_high_watermark:
+        return OFFSET_END
+    return folder.high_watermark
 
 
 def _range(
@@ -90,9 +116,7 @@ def _range(
 ) -> tuple[int, int, int]:
     """Where to begin and to end, and where everybody would have to end."""
     wanted_start, wanted_end = wanted.offsets.get(folder.partition, (0, OFFSET_END))
-    limit_offset = OFFSET_END
-    if folder.high_watermark is not None and not wanted.is_beyond_high_watermark:
-        limit_offset = folder.high_watermark
+    limit_offset = _limit(folder, wanted)
     if (
         end.excess is not None
         and min(wanted_end, limit_offset) > end.offset

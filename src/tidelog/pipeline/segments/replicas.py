@@ -1,8 +1,10 @@
 """Which of several replicas of a partition to read.
 
 Replicas are equal as far as they are committed, so one is read, and no record twice: the one that
-can be read furthest, of those the one that begins first, of those the one that was given first. Who
-wants to compare replicas reads each of them.
+can be read furthest, of those one that lacks no segment, of those the one that begins first, of
+those the one that was given first. One that lacks a segment and reaches further than all others is
+chosen nevertheless: what it lacks is said, and what they lack would not be. Who wants to compare
+replicas reads each of them.
 """
 
 from collections.abc import Iterable
@@ -14,6 +16,7 @@ from tidelog.pipeline.errors import OptionError
 from tidelog.pipeline.segments.errors import SegmentError
 from tidelog.pipeline.segments.folders import PATH_OPTION, PartitionFolder
 from tidelog.pipeline.segments.log_end import find_end
+from tidelog.pipeline.segments.missing import find_missing
 from tidelog.pipeline.segments.partition_log import list_segments
 
 
@@ -53,9 +56,17 @@ def _chosen(replicas: list[PartitionFolder]) -> PartitionFolder:
     return max(replicas, key=_reach)  # The first of those that are equal.
 
 
-def _reach(folder: PartitionFolder) -> tuple[int, int]:
+def _reach(folder: PartitionFolder) -> tuple[int, bool, int]:
     try:
         found = readable_range(folder, is_beyond_high_watermark=False)
+        log = list_segments(folder.path)
+        missing = find_missing(
+            folder,
+            log,
+            find_end(log),
+            start_offset=found.start_offset,
+            end_offset=found.end_offset,
+        )
     except SegmentError:
-        return NO_OFFSET, 0  # What is wrong is said if there is no other.
-    return found.end_offset, -found.start_offset
+        return NO_OFFSET, False, 0  # What is wrong is said if there is no other.
+    return found.end_offset, not missing, -found.start_offset

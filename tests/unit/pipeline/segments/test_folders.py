@@ -130,11 +130,13 @@ def test_checkpoints_beside_it_say_how_far_it_may_be_read(data: Path) -> None:
     disk = RealDisk()
     write_offsets(disk, log_dir / layout.HIGH_WATERMARK_CHECKPOINT, {ORDERS_0: Offset(42)})
     write_offsets(disk, log_dir / layout.LOG_START_OFFSET_CHECKPOINT, {ORDERS_0: Offset(7)})
+    write_offsets(disk, log_dir / layout.CLEANER_OFFSET_CHECKPOINT, {ORDERS_0: Offset(9)})
     topic_id = TopicId(UUID(int=9))
     write_topic_id(disk, log_dir / "orders-0" / layout.PARTITION_METADATA, topic_id)
     first, second = find_partitions([str(log_dir)], topics=None)
     assert (first.log_start_offset, first.high_watermark, first.topic_id) == (7, 42, topic_id)
     assert (second.log_start_offset, second.high_watermark, second.topic_id) == (0, None, None)
+    assert (first.cleaned_offset, second.cleaned_offset) == (9, 0)
 
 
 def test_a_checkpoint_that_cannot_be_read_is_named(data: Path) -> None:
@@ -159,6 +161,21 @@ def test_what_is_not_on_a_file_system_is_refused(url: str) -> None:
 def test_a_path_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"path .*/nowhere does not exist"):
         found(tmp_path / "nowhere")
+
+
+def test_a_file_is_no_folder(data: Path) -> None:
+    [file] = (data / "broker-1" / "logs" / "orders-3").glob("*.log")
+    with pytest.raises(OptionError, match=r"path .*\.log is a file: give the folder"):
+        found(file)
+
+
+@pytest.mark.parametrize("path", ["", " ", ",", " , "])
+def test_an_empty_path_is_not_the_folder_that_one_is_in(
+    data: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(data)
+    with pytest.raises(OptionError, match="path is empty"):
+        find_partitions([path], topics=None)
 
 
 def test_a_path_without_partitions_is_named(tmp_path: Path) -> None:
