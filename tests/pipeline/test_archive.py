@@ -12,8 +12,9 @@ import pytest
 
 from tests.support.clients import NewRecord, delete_records, read_committed
 from tests.support.replicated_topics import ReplicatedTopics
-from tests.support.server_process import die_with_parent
+from tests.support.server_process import die_with_parent, wait_until
 from tests.support.spark_job import ROOT, TIMEOUT_S
+from tidelog.client.admin import Admin
 from tidelog.pipeline.archive import (
     ArchiveError,
     ArchiveSettings,
@@ -24,10 +25,10 @@ from tidelog.pipeline.archive import (
 )
 from tidelog.pipeline.archive.chunk_writer import run_of
 from tidelog.pipeline.archive.errors import ArchiveTaken
-from tidelog.pipeline.archive.manifest_log import ManifestLog
+from tidelog.pipeline.archive.manifest_log import ManifestLog, manifest_of
 from tidelog.pipeline.archive.planning import MERGED_COUNT
-from tidelog.pipeline.archive.reading import manifest_of
 from tidelog.pipeline.errors import DataLoss, OptionError
+from tidelog.pipeline.replay import Replay, replayed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -287,7 +288,7 @@ def test_json_has_columns_and_what_does_not_fit_is_kept(
     assert parsed == [(1, "a"), None, None, (2, None), None]
     unparsed = [None if row["unparsed"] is None else bytes(row["unparsed"]) for row in rows]
     assert unparsed == [None, b"not json", b'{"id": "x"}', None, None]
-    with pytest.raises(OptionError, match="has another schema of its own: `id` bigint"):
+    with pytest.raises(OptionError, match="has another schema of its own: id BIGINT"):
         open_archive(spark, settings(topics, topic, tmp_path, value_schema="id STRING"))
 
 
@@ -300,10 +301,57 @@ def test_a_schema_is_found_once_and_kept(
     archive_topic(spark, wanted, is_once=True)
     topics.send(topic, [NewRecord(None, b'{"id": 2, "later": true}', FIRST_MS, ())])
     archive_topic(spark, wanted, is_once=True)
-    assert manifest_of(str(tmp_path)).info.value_schema == "`id` bigint"
+    assert manifest_of(str(tmp_path)).info.value_schema == "id BIGINT"
     frame = archived(spark, str(tmp_path))
     assert frame is not None
     assert sorted(row["value"]["id"] for row in frame.collect()) == [1, 2]
+
+
+def test_fields_may_have_any_name(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    """Also those that Spark would not take without quotes, however deep."""
+    topic = topics.create()
+    text = '{"order-id": 1, "by": {"first-name": "a", "x.y": [{"z z": 2}]}}'
+    topics.send(topic, [NewRecord(None, text.encode(), FIRST_MS, ())])
+    wanted = settings(topics, topic, tmp_path, value_schema="infer")
+    archive_topic(spark, wanted, is_once=True)
+    frame = archived(spark, str(tmp_path))
+    assert frame is not None
+    [row] = frame.collect()
+    assert row["value"].asDict(recursive=True) == json.loads(text)
+    assert "value" in replayed(spark, Replay(root=str(tmp_path))).columns
+
+
+def test_a_topic_that_was_made_anew_is_another_one(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    """Although it has more records than were archived, so that offsets would go on."""
+    topic = topics.create()
+    topics.send(topic, records(5))
+    archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
+    with Admin(topics.bootstrap) as admin:
+        admin.delete_topic(topic)
+        wait_until(lambda: topic not in admin.topic_names(), within_s=30, what="the topic is gone")
+    topics.cluster.create(topic, (1, 2, 3), config={"retention.ms": "-1"})
+    topics.cluster.wait_whole(topic)
+    topics.send(topic, records(20))
+    with pytest.raises(ArchiveError, match=f"is of another topic that was called {topic}"):
+        archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
+    assert places(spark, tmp_path) == [(0, offset) for offset in range(5)]
+
+
+def test_files_whose_manifest_is_elsewhere_are_not_removed(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    topic, root = filled(topics, 5), tmp_path / "archive"
+    elsewhere = settings(topics, topic, root, manifest_root=str(tmp_path / "manifest"))
+    archive_topic(spark, elsewhere, is_once=True)
+    written = parquet_files(root)
+    assert written
+    with pytest.raises(OptionError, match="has files of an archive, and its manifest is not in"):
+        archive_topic(spark, settings(topics, topic, root), is_once=True)
+    assert parquet_files(root) == written
 
 
 def test_records_that_retention_took_are_a_reason_to_stop(

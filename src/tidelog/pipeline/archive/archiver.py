@@ -14,11 +14,12 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.base.ids import TopicPartition
+from tidelog.client.topic_offsets import TopicOffsets
 from tidelog.pipeline.archive.chunk_writer import WriteTerms, run_of
 from tidelog.pipeline.archive.compaction import Merge, merged
 from tidelog.pipeline.archive.data_source import FORMAT, ArchiveDataSource, ChunkJob, written_chunks
@@ -59,6 +60,7 @@ INFER: Final = "infer"
 RAW: Final = "raw"
 
 _CHUNKS_PER_CORE: Final = 2
+_ASKED_WITHIN_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,7 @@ def open_archive(
     run = uuid.uuid4().hex[:12]
     manifest = log.load()
     if manifest is None:
+        _require_empty(settings)
         info = ArchiveInfo(topic=settings.topic, value_schema=_new_schema(spark, settings))
         made = log.commit(version=0, run=run, info=info, added=(), removed=())
         manifest = first_manifest(made)
@@ -146,6 +149,35 @@ def _require_same(settings: ArchiveSettings, info: ArchiveInfo) -> None:
         raise OptionError(
             f"the archive {settings.root} has another schema of its own: {info.value_schema}"
         )
+
+
+def _require_same_topic(settings: ArchiveSettings, info: ArchiveInfo, topic_id: str | None) -> None:
+    """Offsets of another topic mean other records."""
+    if None not in {info.topic_id, topic_id} and info.topic_id != topic_id:
+        raise ArchiveError(
+            f"the archive {settings.root} is of another topic that was called {info.topic}: its id "
+            f"was {info.topic_id}, and is {topic_id} now. The topic was made anew, or is another "
+            "cluster's, and needs an archive of its own"
+        )
+
+
+def _require_empty(settings: ArchiveSettings) -> None:
+    """What no manifest names is removed when a run begins: it had better not be somebody's."""
+    if any(run_of(found.path) is not None for found in ArchiveFiles(settings.root).below("")):
+        raise OptionError(
+            f"{settings.root} has files of an archive, and its manifest is not in "
+            f"{settings.manifest_root or settings.root}: give the place where it is "
+            "(--checkpoint), or another folder"
+        )
+
+
+def _topic_id(settings: ArchiveSettings) -> str | None:
+    kafka = stream_options({**settings.kafka, "subscribe": settings.topic}).kafka
+    with TopicOffsets(
+        kafka.for_client(), is_committed_only=False, timeout_s=_ASKED_WITHIN_S
+    ) as offsets:
+        offsets.partitions_of({settings.topic})  # Names it, if it does not exist.
+        return offsets.topic_id(settings.topic)
 
 
 def _reader(
@@ -195,7 +227,11 @@ class Archiver:
             return None
         starts = {partition: backlogs[partition].start_offset for partition in ends}
         chunks = self._write(starts, ends, fill)
-        self._commit(added=chunks, removed=())
+        # Ids never come back: all that was read is of the topic that is there now.
+        topic_id = _topic_id(self._settings)
+        _require_same_topic(self._settings, self.manifest.info, topic_id)
+        info = replace(self.manifest.info, topic_id=topic_id or self.manifest.info.topic_id)
+        self._commit(info=info, added=chunks, removed=())
         self.lag -= sum(ends[partition] - starts[partition] for partition in ends)
         for partition in ends:
             self._waiting_since_s.pop(partition, None)
@@ -231,10 +267,14 @@ class Archiver:
     # -- what there is -----------------------------------------------------------------------------
 
     def _backlogs(self, *, takes_all: bool) -> dict[int, Backlog]:
-        partitions = self._cluster.partitions()
-        ends = {each.partition: at for each, at in self._cluster.ends(partitions).items()}
-        begins = {each.partition: at for each, at in self._cluster.starts(partitions).items()}
         done = self.manifest.next_offsets()
+        topic = self._settings.topic
+        found_ends = self._cluster.ends_behind(
+            {TopicPartition(topic, partition): at for partition, at in done.items()}
+        )
+        ends = {each.partition: at for each, at in found_ends.items()}
+        starts = self._cluster.starts(frozenset(found_ends))
+        begins = {each.partition: at for each, at in starts.items()}
         found = {
             partition: Backlog(
                 self._start(partition, done.get(partition), begins[partition], end),
@@ -252,14 +292,15 @@ class Archiver:
         if done > end:
             raise ArchiveError(
                 f"partition {partition} of {self._settings.topic} ends at {end}, but was archived "
-                f"up to {done}: it is another topic of the same name, which needs an archive of "
-                "its own"
+                f"up to {done}: records were lost, or it is another topic of the same name, which "
+                "needs an archive of its own"
             )
         if begins > done:
             if not self._allows_loss:
                 raise DataLoss(
                     f"partition {partition} of {self._settings.topic} begins at {begins}, but was "
-                    f"archived up to {done}"
+                    f"archived up to {done}",
+                    remedy="allow it (--allow-loss)",
                 )
             return begins
         return done
@@ -323,14 +364,16 @@ class Archiver:
         merges = [Merge(chunks, self._terms()) for chunks in groups]
         made = self._spark.sparkContext.parallelize(merges, len(merges)).map(merged).collect()
         removed = tuple(chunk for chunks in groups for chunk in chunks)
-        self._commit(added=tuple(made), removed=removed)
+        self._commit(info=self.manifest.info, added=tuple(made), removed=removed)
         return len(removed)
 
-    def _commit(self, *, added: tuple[Chunk, ...], removed: tuple[Chunk, ...]) -> None:
+    def _commit(
+        self, *, info: ArchiveInfo, added: tuple[Chunk, ...], removed: tuple[Chunk, ...]
+    ) -> None:
         made = self._log.commit(
             version=self.manifest.version + 1,
             run=self.manifest.run,
-            info=self.manifest.info,
+            info=info,
             added=added,
             removed=removed,
         )

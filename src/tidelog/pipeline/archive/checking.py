@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from tidelog.pipeline.archive.errors import ArchiveError
 from tidelog.pipeline.archive.files import ArchiveFiles
 from tidelog.pipeline.archive.manifest import ArchivedFile, Chunk, Manifest
-from tidelog.pipeline.archive.reading import manifest_of
+from tidelog.pipeline.archive.manifest_log import manifest_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -28,6 +28,11 @@ COMPRESSION: Final = "zstd"
 
 _HOUR_US: Final = 3_600_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# Folders have dates that calendars know. A record of another time is in the first or last of them.
+_FIRST_HOUR: Final = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(hours=1)
+_LAST_HOUR: Final = (datetime(9999, 12, 31, 23, tzinfo=UTC) - _EPOCH) // timedelta(hours=1)
+_FIRST_US: Final = _FIRST_HOUR * _HOUR_US
+_LAST_US: Final = _LAST_HOUR * _HOUR_US
 _NAME: Final = re.compile(r"part-\d{5}-\d{20}-([0-9a-f]+)-[0-9a-f]+\.parquet")
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
@@ -44,7 +49,7 @@ class WriteTerms:
 def hour_folder(hour: int) -> str:
     """Of a number of hours since 1970: `date=2026-11-17/hour=09`."""
     moment = _EPOCH + timedelta(hours=hour)
-    return f"date={moment:%Y-%m-%d}/hour={moment:%H}"
+    return f"date={moment.date().isoformat()}/hour={moment:%H}"
 
 
 def run_of(path: str) -> str | None:
@@ -183,8 +188,9 @@ def _pieces(rows: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
 
 def _by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     microseconds = batch.column("timestamp").cast(pa.int64())
-    # Down also before 1970; division of integers goes towards zero.
-    hours: Any = pc.floor(pc.divide(microseconds.cast(pa.float64()), float(_HOUR_US)))
+    within: Any = pc.max_element_wise(pc.min_element_wise(microseconds, _LAST_US), _FIRST_US)
+    # Counted from the first hour there is: division of integers goes towards zero.
+    hours = pc.add(pc.divide(pc.subtract(within, _FIRST_US), _HOUR_US), _FIRST_HOUR)
     for hour in pc.unique(hours).to_pylist():
         is_of_hour = pc.equal(hours, hour)
-        yield int(hour), batch if pc.all(is_of_hour).as_py() else batch.filter(is_of_hour)
+        yield hour, batch if pc.all(is_of_hour).as_py() else batch.filter(is_of_hour)

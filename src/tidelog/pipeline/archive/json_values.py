@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.pipeline.archive.errors import ArchiveError
 from tidelog.pipeline.errors import OptionError
+from tidelog.pipeline.rows import ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 SAMPLE_RECORDS: Final = 10_000
 UNPARSED: Final = "unparsed"
@@ -35,12 +37,18 @@ def checked_schema(text: str) -> str:
         ) from error
     if not isinstance(schema, StructType) or not schema.fields:
         raise OptionError(f"the schema {text!r} has no field: it is such as 'id BIGINT'")
-    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema.fields)
+    return _text_of(schema)
+
+
+def _text_of(schema: "StructType") -> str:
+    """Spark puts names into quotes that need them, however deep."""
+    return schema.toDDL()
 
 
 def inferred_schema(sample: "DataFrame", topic: str) -> str:
     """Of the JSON objects in the column `value`. Raises ArchiveError if there are none."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - needs the extra
+    from pyspark.sql.types import StructType  # noqa: PLC0415
 
     values = sample.where(f.col("value").isNotNull()).limit(SAMPLE_RECORDS)
     texts = values.select(f.col("value").cast("string").alias("value"))
@@ -53,7 +61,7 @@ def inferred_schema(sample: "DataFrame", topic: str) -> str:
             f"no JSON object is among the first records of {topic}: give the schema, or archive "
             "values as they are"
         )
-    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in fields)
+    return _text_of(StructType(fields))
 
 
 def with_parsed_values(rows: "DataFrame", schema: str) -> "DataFrame":
@@ -74,6 +82,15 @@ def with_parsed_values(rows: "DataFrame", schema: str) -> "DataFrame":
         .withColumn("value", f.when(~is_misfit, f.col("_parsed").dropFields(_MISFIT)))
         .drop("_parsed")
     )
+
+
+def archived_ddl(value_schema: str | None) -> str:
+    """The columns of files: as text, since there is no session where Spark asks a source for it."""
+    plain = ddl(has_headers=True)
+    if value_schema is None:
+        return plain
+    parsed = plain.replace("value BINARY", f"value STRUCT<{value_schema}>", 1)
+    return f"{parsed}, {UNPARSED} BINARY"
 
 
 def with_written_values(rows: "DataFrame") -> "DataFrame":

@@ -82,6 +82,8 @@ class ArchiveInfo:
     topic: str
     value_schema: str | None
     """Of JSON values, in Spark's words; None: values are kept as bytes."""
+    topic_id: str | None = None
+    """Which topic of that name; None if the cluster has no ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

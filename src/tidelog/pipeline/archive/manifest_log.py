@@ -141,6 +141,15 @@ class ManifestLog:
         return commits, snapshots
 
 
+def manifest_of(root: str, manifest_root: str | None = None) -> Manifest:
+    """Of an archive, as it is now. Raises ArchiveError if there is none."""
+    files = ArchiveFiles(manifest_root or root)
+    found = ManifestLog(files, now_ms=wall_clock_ms).load()
+    if found is None:
+        raise ArchiveError(f"there is no archive in {root}: it has no {FOLDER}")
+    return found
+
+
 def wall_clock_ms() -> int:
     return int(time.time() * 1000)
 

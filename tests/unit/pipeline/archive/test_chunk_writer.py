@@ -17,6 +17,7 @@ from tidelog.pipeline.archive.chunk_writer import (
 from tidelog.pipeline.archive.compaction import Merge, grouped, merged
 from tidelog.pipeline.archive.manifest import Chunk
 from tidelog.pipeline.rows import schema
+from tidelog.records.columns import TIMESTAMP_MS_MAX
 
 HOUR_MS = 3_600_000
 NINE_MS = 1_763_370_000_000  # 2025-11-17T09:00:00Z
@@ -54,6 +55,21 @@ def test_there_is_a_file_for_each_hour(tmp_path: Path) -> None:
     read = pq.read_table(tmp_path / files[0].path, partitioning=None)
     assert read.column("offset").to_pylist() == [0, 2]
     assert (tmp_path / files[0].path).stat().st_size == files[0].size_bytes
+
+
+def test_times_that_no_calendar_has_are_archived(tmp_path: Path) -> None:
+    """As from who takes microseconds for milliseconds. The records keep the time that they have."""
+    times_ms = [-1, NINE_MS * 1000, -TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX, 2**53]
+    files = copied([rows(times_ms)], writer(tmp_path))
+    assert [(each.hour, each.record_count) for each in files] == [
+        ("date=0001-01-01/hour=00", 1),
+        ("date=1969-12-31/hour=23", 1),
+        ("date=9999-12-31/hour=23", 3),
+    ]
+    read = pq.read_table(tmp_path / files[2].path, partitioning=None)
+    assert read.column("timestamp").cast(pa.int64()).to_pylist() == [
+        each * 1000 for each in (NINE_MS * 1000, TIMESTAMP_MS_MAX, 2**53)
+    ]
 
 
 def test_times_before_1970_have_their_hour() -> None:
