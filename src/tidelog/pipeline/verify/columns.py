@@ -1,4 +1,4 @@
-"""Ids and checksums of a topic's rows, as columns: what `tidelog.client` computes record by record.
+"""Checksums and places of a topic's rows, as columns: what `tidelog.client` computes by record.
 
 Everything is made of Spark's own functions, so no row goes through Python.
 """
@@ -7,8 +7,6 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
-from tidelog.client.record_ids import HeaderId, IdSource, JsonId, KeyId
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -19,21 +17,8 @@ OFFSET_MAX: Final = 2**OFFSET_BITS - 1
 PARTITION_MAX: Final = 2 ** (63 - OFFSET_BITS) - 1
 
 
-def id_column(source: IdSource) -> "Column":
-    """The id of a row of `format("tidelog")`; null if it has none. Compare `find_id`."""
-    match source:
-        case KeyId():
-            return F.col("key")
-        case HeaderId(name):
-            named = F.filter("headers", lambda header: header["key"] == F.lit(name))
-            return F.try_element_at(named, F.lit(-1))["value"]
-        case JsonId():
-            text = F.get_json_object(F.col("value").cast("string"), source.path)
-            return text.cast("binary")
-
-
 def checksum_column() -> "Column":
-    """Of key, value and headers of such a row. Compare `record_checksum`."""
+    """Of key, value and headers of a row of `format("tidelog")`. Compare `record_checksum`."""
     record = F.concat(_framed(F.col("key")), _framed(F.col("value")))
     headers = F.coalesce(F.col("headers"), F.array().cast("array<struct<key:string,value:binary>>"))
     with_headers = F.aggregate(

@@ -17,10 +17,9 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from tidelog.base.ids import TopicPartition
-from tidelog.client.record_ids import IdSource
+from tidelog.pipeline.record_fields import RecordField, as_bytes
 from tidelog.pipeline.verify.columns import (
     checksum_column,
-    id_column,
     offset_of,
     partition_of,
     place_column,
@@ -52,12 +51,12 @@ def match(
     ledger: "DataFrame",
     log: "DataFrame",
     *,
-    id_source: IdSource,
+    id_field: RecordField,
     log_starts: Mapping[TopicPartition, int],
 ) -> "DataFrame":
     """A row for each id: `topic, partition, offset, id, copies, is_acknowledged, flags` and where
     it is and was said to be."""
-    by_id = _aggregated(_noted(ledger).unionByName(_stored(log, id_source)))
+    by_id = _aggregated(_noted(ledger).unionByName(_stored(log, id_field)))
     return _flagged(_with_order(_with_starts(by_id, log_starts)))
 
 
@@ -77,9 +76,9 @@ def _noted(ledger: "DataFrame") -> "DataFrame":
     ).withColumn("producer", F.when(F.col("number").isNotNull(), F.col("producer")))
 
 
-def _stored(log: "DataFrame", id_source: IdSource) -> "DataFrame":
+def _stored(log: "DataFrame", id_field: RecordField) -> "DataFrame":
     nothing = F.lit(None).cast("long")
-    record_id = id_column(id_source)
+    record_id = as_bytes(id_field)
     return log.select(
         "topic",
         record_id.alias("id"),

@@ -50,6 +50,11 @@ class Example:
     problem: Problem
     detail: str
 
+    @property
+    def shown_id(self) -> str:
+        """For a terminal. Who writes records chooses their ids, and not what a terminal does."""
+        return "".join(each if each.isprintable() else repr(each)[1:-1] for each in self.id)
+
     def to_json(self) -> dict[str, object]:
         return {
             "problem": self.problem.value,

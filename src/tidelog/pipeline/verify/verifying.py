@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812
 
 from tidelog.base.ids import TopicPartition
-from tidelog.client.record_ids import DEFAULT_ID_SOURCE, IdSource
+from tidelog.client.record_fields import DEFAULT_ID_FIELD, RecordField
 from tidelog.pipeline.errors import OptionError
 from tidelog.pipeline.verify.columns import OFFSET_BITS, OFFSET_MAX
 from tidelog.pipeline.verify.matching import Flag, match
@@ -51,7 +51,7 @@ def verify(
     ledger: "DataFrame",
     log: "DataFrame",
     *,
-    id_source: IdSource = DEFAULT_ID_SOURCE,
+    id_field: RecordField = DEFAULT_ID_FIELD,
     log_starts: Mapping[TopicPartition, int] | None = None,
     allowed: Collection[Problem] = (),
     examples: int = EXAMPLES,
@@ -64,7 +64,7 @@ def verify(
     """
     if "headers" not in log.columns:
         raise OptionError("the log has no headers, which checksums are of: set includeHeaders")
-    matched = match(ledger, log, id_source=id_source, log_starts=log_starts or {})
+    matched = match(ledger, log, id_field=id_field, log_starts=log_starts or {})
     has_problem = F.col("flags").bitwiseAND(F.lit(_ALL_PROBLEMS)) != 0
     order = F.when(has_problem, F.col("offset"))
     summed = matched.groupBy("topic", "partition", "flags").agg(

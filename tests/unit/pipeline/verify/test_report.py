@@ -66,3 +66,9 @@ def test_id_that_is_no_text_is_shown_in_base64() -> None:
     assert id_text(bytearray(b"abc")) == "abc"
     assert id_text(b"\xff\x00") == "/wA="
     assert id_text(None) == ""
+
+
+def test_an_id_can_neither_move_the_cursor_nor_forge_a_line() -> None:
+    example = Example(PARTITION, 7, "a\x1b[2J\nClean: é", Problem.LOST, "gone")
+    assert example.shown_id == r"a\x1b[2J\nClean: é"
+    assert example.to_json()["id"] == "a\x1b[2J\nClean: é"
