@@ -1,14 +1,16 @@
 """What the tests of the pipeline share: one Spark session, three brokers, topics on them.
 
-Starting Spark takes longer than most tests, so all of them have the same session, and the suite
-runs in one process. A test leaves it as it found it: streams stopped, no temporary view. Jobs that
-need a session of their own, or none of ours, are processes (`tests/support/spark_job.py`).
+Starting Spark takes longer than most tests, so all of them have the same session, also where
+pytest has several workers: one of them has the session. A test leaves it as it found it: streams
+stopped, no temporary view. Jobs that need a session of their own, or none of ours, are processes
+(`tests/support/spark_job.py`); most of those are in the folder `processes`.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from tests.support.replicated_topics import ReplicatedTopics
 from tests.support.spark_job import CORE_COUNT, SETTINGS
@@ -20,7 +22,25 @@ from tidelog.pipeline.session import spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PROCESSES: Final = "/processes/"
+
 __all__ = ["pytest_pycollect_makemodule", "three_brokers"]
+
+
+class OneSession(LoadFileScheduling):  # type: ignore[misc]
+    """Files that need the session go to one worker, all of them; those beside them, where is room.
+
+    Instead of pytest-xdist's groups, which pytest 9.2 has no more place for in the ids of tests.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return file if PROCESSES in file else "session"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSession:
+    return OneSession(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -114,8 +114,12 @@ def test_rows_become_parquet_and_time_may_be_a_field(
         event_time=JsonField("$.at"),
         percentiles=(),
     )
-    without_time = NewRecord(None, b"{}", FIRST_MS, ())
-    topics.send(source, [order(1, "a", 1), order(2, "b", 1), order(12, "c", 1), without_time])
+    # None, and those of another unit: nanoseconds are beyond all calendars.
+    without_time = [
+        NewRecord(None, value, FIRST_MS, ())
+        for value in (b"{}", b'{"at": 1763370000000000000}', b'{"at": -9223372036854775808}')
+    ]
+    topics.send(source, [order(1, "a", 1), order(2, "b", 1), order(12, "c", 1), *without_time])
     outcome = aggregate(
         spark,
         topics,
@@ -125,7 +129,7 @@ def test_rows_become_parquet_and_time_may_be_a_field(
         wanted=wanted,
         output=Output.PARQUET,
     )
-    assert outcome.counts["without_time"] == 1
+    assert outcome.counts["without_time"] == 3
     [row] = spark.read.parquet(str(target)).collect()
     assert (row["window_start"].timestamp(), row["count"]) == (FIRST_MS / 1000, 2)
 

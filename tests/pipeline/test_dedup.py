@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.checkpoints import begin_earlier, forget
 from tests.support.clients import NewRecord, StoredRecord, read_committed
 from tests.support.replicated_topics import ReplicatedTopics
 from tests.support.server_process import die_with_parent
@@ -133,6 +134,21 @@ def test_a_micro_batch_that_was_written_when_its_driver_died_is_not_written_agai
     dedup(spark, topics, source, target, terms, batch_records=50)
     found = read(topics, target)
     assert sorted(map(int, guids(found[0]) + guids(found[1]))) == list(range(60))
+
+
+def test_a_micro_batch_of_which_brokers_may_know_nothing_any_more_is_refused(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    """As by the sink itself: begun eight days ago; offsets.retention.minutes is a week."""
+    source, target = (topics.create(partition_count=PARTITIONS) for _ in range(2))
+    topics.send(source, [record(number, number) for number in range(5)])
+    terms = RunTerms(checkpoint=str(tmp_path), is_once=True)
+    dedup(spark, topics, source, target, terms)
+    begin_earlier(tmp_path, days=8)
+    forget(tmp_path, "commits")
+    with pytest.raises(PipelineError, match=r"micro-batch \d+ of .* was begun 11,52\d minutes ago"):
+        dedup(spark, topics, source, target, terms)
+    assert len(read(topics, target)[0]) == 5
 
 
 def test_records_without_an_id_are_kept(

@@ -20,7 +20,7 @@ from tests.support.replicated_topics import ReplicatedTopics
 from tests.support.server_process import die_with_parent
 from tests.support.spark_job import CORE_COUNT, ROOT, SETTINGS
 from tidelog.cli import app
-from tidelog.pipeline.archive.reading import manifest_of
+from tidelog.pipeline.archive.manifest_log import manifest_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,6 +60,18 @@ def typed(
 ) -> Typed:
     assert spark is not None
     return Typed(topics.bootstrap, capsys)
+
+
+def test_ledger_about_something_else_is_no_judge(
+    typed: Typed, topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    topic, other = topics.create(partition_count=1), topics.create(partition_count=1)
+    ledger = tmp_path / "ledger.jsonl"
+    ledger.write_text(json.dumps({"topic": topic, "id": "a", "crc32": 1}) + "\n", "utf-8")
+    printed = typed.objects("verify", topic, "--ledger", str(ledger))
+    assert printed[0]["unacknowledged"] == 1
+    refused = typed.no("verify", other, "--ledger", str(ledger), exit_code=2)
+    assert f"--ledger {ledger} has no line about what is to be judged" in refused
 
 
 def orders(count: int) -> list[NewRecord]:
@@ -135,9 +147,13 @@ def test_windows_are_counted(typed: Typed, topics: ReplicatedTopics, tmp_path: P
     *_, done = typed.objects(
         *("aggregate", source, target, "--window", "10m", "--by", "json:$.id"),
         *("--value", "json:$.id", "--mode", "update", "--checkpoint", str(tmp_path), "--once"),
+        *("--guarantee", "at-least-once"),
     )
     assert (done["rows"], done["late"]) == (20, 0)
-    found = [json.loads(each.value or b"") for each in read_committed(topics.bootstrap, target, 0)]
+    records = read_committed(topics.bootstrap, target, 0)
+    # No transaction has left a marker between them.
+    assert [record.offset for record in records] == [*range(len(records))]
+    found = [json.loads(each.value or b"") for each in records]
     assert sum(each["count"] for each in found) == 20
     assert {"approx_p50", "approx_p99", "sum", "group", "window_start"} <= found[0].keys()
 

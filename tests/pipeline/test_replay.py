@@ -9,7 +9,9 @@ import pytest
 from tests.support.clients import NewRecord, StoredRecord, read_committed
 from tests.support.replicated_topics import ReplicatedTopics
 from tidelog.pipeline.archive import ArchiveError, ArchiveSettings, archive_topic
-from tidelog.pipeline.replay import Replay, replay_archive
+from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.offsets import count_between, from_checkpoint
+from tidelog.pipeline.replay import Replay, ReplayStreamReader, replay_archive
 from tidelog.pipeline.running import Outcome, Progress, RunTerms
 
 if TYPE_CHECKING:
@@ -92,12 +94,27 @@ def test_a_topic_comes_back_as_it_was(
     assert contents(topics, target) == contents(topics, topic)
 
 
+def test_a_topic_with_fewer_partitions_is_refused_before_anything_is_written(
+    spark: "SparkSession", topics: ReplicatedTopics, archive: tuple[str, Path], tmp_path: Path
+) -> None:
+    _, root = archive
+    terms = RunTerms(checkpoint=str(tmp_path), is_once=True)
+    target = topics.create(partition_count=PARTITIONS - 1)
+    with pytest.raises(PipelineError, match=f"{target} has .* with --partitions {PARTITIONS}, or "):
+        replay(spark, topics, Replay(root=str(root)), target, terms)
+    with pytest.raises(PipelineError, match="nowhere does not exist"):
+        replay(spark, topics, Replay(root=str(root)), "nowhere", terms)
+    fewer = Replay(root=str(root), partitions=(0,))
+    assert replay(spark, topics, fewer, target, terms).row_count == COUNT
+
+
 def test_a_replay_that_was_stopped_goes_on_at_its_rate(
     spark: "SparkSession", topics: ReplicatedTopics, archive: tuple[str, Path], tmp_path: Path
 ) -> None:
     topic, root = archive
     target = topics.create(partition_count=PARTITIONS)
-    wanted = Replay(root=str(root), rate_per_s=40.0)
+    # Two micro-batches are not all of it, even if the first has to wait for Spark to get going.
+    wanted = Replay(root=str(root), rate_per_s=20.0)
     seen: list[Progress] = []
     stopped = replay(
         spark,
@@ -116,8 +133,22 @@ def test_a_replay_that_was_stopped_goes_on_at_its_rate(
     began_s = time.monotonic()
     rest = replay(spark, topics, wanted, target, RunTerms(checkpoint=str(tmp_path), is_once=True))
     # The first turn is free, and a micro-batch may have begun when it was stopped.
-    assert time.monotonic() - began_s >= (rest.row_count - 3 * 40) / 40
+    assert time.monotonic() - began_s >= (rest.row_count - 3 * 20) / 20
     assert contents(topics, target) == contents(topics, topic)
+
+
+def test_a_rate_below_the_number_of_partitions_holds(archive: tuple[str, Path]) -> None:
+    """Each turn has a record of each partition, so turns are further apart."""
+    _topic, root = archive
+    reader = ReplayStreamReader(Replay(root=str(root), rate_per_s=1.0), ())
+    start = reader.initialOffset()
+    began_s = time.monotonic()
+    first = reader.latestOffset(start, reader.getDefaultReadLimit())
+    second = reader.latestOffset(first, reader.getDefaultReadLimit())
+    took_s = time.monotonic() - began_s
+    taken = count_between(from_checkpoint(first), from_checkpoint(second))
+    assert taken == PARTITIONS
+    assert took_s >= taken / 1.0
 
 
 def test_times_and_offsets_choose_records(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BEFORE = dict(os.environ)
-SAID = ["counted 7", "failed True", "streamed"]
+SAID = ["counted 7", "failed True", "streamed", "stopped True"]
 
 
 def folder_without_java(folder: Path) -> Path:

@@ -243,7 +243,39 @@ def test_a_topic_that_is_not_there_is_named_and_not_created(
 
 
 def test_wrong_options_are_named_before_anything_is_read(sources: TwoSources, topic: str) -> None:
-    with pytest.raises(Exception, match="startingofsets is no option; startingOffsets is one"):
+    with pytest.raises(
+        Exception, match="startingofsets is no option; startingOffsets is one"
+    ) as told:
         sources.rows(TIDELOG, subscribe=topic, startingOfsets="earliest")
+    assert "Traceback" not in str(told.value)
     with pytest.raises(Exception, match=f"startingOffsets says nothing of {topic}-2"):
         sources.rows(TIDELOG, subscribe=topic, startingOffsets=each_offset([0, 0], topic))
+
+
+def test_a_batch_that_would_end_before_it_begins_is_refused(
+    sources: TwoSources, topics: ReplicatedTopics
+) -> None:
+    """As by Spark's own source: no rows would look like a topic without any."""
+    name = topics.create()
+    topics.send(name, records(5, "x"))
+    behind = {"startingOffsets": each_offset([9], name)}
+    with pytest.raises(Exception, match=f"startingOffsets begins {name}-0 at 9, behind .* 5"):
+        sources.rows(TIDELOG, subscribe=name, **behind)
+    turned = {"startingTimestamp": str(AT_MS + 3), "endingTimestamp": str(AT_MS + 1)}
+    with pytest.raises(Exception, match=r"startingTimestamp begins .* endingTimestamp ends it, 1"):
+        sources.rows(TIDELOG, subscribe=name, **turned)
+
+
+def test_an_end_that_is_not_there_yet_is_named_before_anything_is_read(
+    sources: TwoSources, topics: ReplicatedTopics
+) -> None:
+    name = topics.create()
+    topics.send(name, records(5, "x"))
+    wanted = {
+        "subscribe": name,
+        "endingOffsets": each_offset([9], name),
+        "fetchOffset.retryIntervalMs": "10",
+    }
+    with pytest.raises(Exception, match=f"endingOffsets has 9 for {name}-0, which ends at 5"):
+        sources.rows(TIDELOG, **wanted)
+    assert len(sources.rows(TIDELOG, failOnDataLoss="false", **wanted)) == 5

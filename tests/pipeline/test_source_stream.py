@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 WITHIN_S = 60
 AT_MS = 1_700_000_000_000
+# Whoever has lost something asks for it again, but soon.
+AT_ONCE = {"fetchOffset.retryIntervalMs": "10"}
 
 
 class Seen:
@@ -154,17 +156,21 @@ def test_new_topics_and_partitions_are_found_while_it_runs(
 def test_little_is_left_until_there_is_more_or_time_has_passed(
     streams: Streams, topics: ReplicatedTopics
 ) -> None:
+    """Who starts a job does not wait for what is there already, as with Spark's own source."""
     topic = topics.create()
+    fill(topics, topic, 4)
     options = {"subscribe": topic, "startingOffsets": "earliest", "minOffsetsPerTrigger": "10"}
     with streams.running(**options) as (seen, _):
+        wait_until(lambda: len(seen.all) == 4, within_s=WITHIN_S, what="the first are read")
         fill(topics, topic, 6)
         fill(topics, topic, 6)
-        wait_until(lambda: len(seen.all) == 12, within_s=WITHIN_S, what="there is enough")
-    assert seen.sizes == [12]
-    with streams.running(**options, maxTriggerDelay="1s") as (late, _):
+        wait_until(lambda: len(seen.all) == 16, within_s=WITHIN_S, what="there is enough")
+    assert seen.sizes == [4, 12]
+    with streams.running(**options, maxTriggerDelay="1s") as (late, query):
+        wait_until(lambda: query.lastProgress is not None, within_s=WITHIN_S, what="it has begun")
         fill(topics, topic, 3)
         # The batch before was perhaps not logged as done when it was stopped, and comes again.
-        last = (topic, 0, 14)
+        last = (topic, 0, 18)
         wait_until(lambda: last in late.all, within_s=WITHIN_S, what="time has passed")
 
 
@@ -181,6 +187,47 @@ def test_retention_that_overtakes_the_reader_is_reported(
         streams.available(**options)
     went_on = streams.available(**options, failOnDataLoss="false")
     assert went_on.all == [(topic, 0, at) for at in range(30, 40)]
+
+
+def test_a_topic_that_was_made_anew_is_reported(streams: Streams, topics: ReplicatedTopics) -> None:
+    """Also where what is available was found out before: its end is before where it was read to."""
+    topic = topics.create()
+    fill(topics, topic, 20)
+    options = {"subscribe": topic, "startingOffsets": "earliest", **AT_ONCE}
+    streams.available(**options)
+    with Admin(topics.bootstrap) as admin:
+        admin.delete_topic(topic)
+        wait_until(lambda: not is_there(topics, topic), within_s=WITHIN_S, what="it is gone")
+        admin.create_topic(topic, partitions=1, replication_factor=3, configs={})
+    fill(topics, topic, 5)
+    with pytest.raises(Exception, match=f"{topic}-0 ends at 5, before 20"):
+        streams.available(**options)
+    assert streams.available(**options, failOnDataLoss="false").all == []
+    fill(topics, topic, 3)
+    assert streams.available(**options).all == [(topic, 0, at) for at in (5, 6, 7)]
+
+
+def test_a_topic_of_a_pattern_that_was_deleted_is_reported(
+    streams: Streams, topics: ReplicatedTopics
+) -> None:
+    kept, deleted = topics.create(), topics.create()
+    fill(topics, kept, 4)
+    fill(topics, deleted, 4)
+    pattern = f"{kept}|{deleted}"
+    options = {"subscribePattern": pattern, "startingOffsets": "earliest", **AT_ONCE}
+    assert len(streams.available(**options).all) == 8
+    with Admin(topics.bootstrap) as admin:
+        admin.delete_topic(deleted)
+    wait_until(lambda: not is_there(topics, deleted), within_s=WITHIN_S, what="it is gone")
+    fill(topics, kept, 2)
+    with pytest.raises(Exception, match=f"{deleted}-0 does not exist any more"):
+        streams.available(**options)
+    went_on = streams.available(**options, failOnDataLoss="false")
+    assert went_on.all == [(kept, 0, at) for at in (4, 5)]
+
+
+def is_there(topics: ReplicatedTopics, topic: str) -> bool:
+    return topic in topics.cluster.admin().list_topics(timeout=10).topics
 
 
 def test_markers_and_aborted_records_are_gaps(streams: Streams, topics: ReplicatedTopics) -> None:

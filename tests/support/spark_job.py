@@ -16,7 +16,7 @@ from tests.support.server_process import die_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE_COUNT = 2
-TIMEOUT_S = 300.0
+TIMEOUT_S = 600.0
 
 # A JVM that compiles little is ready in half the time and does what tests ask of it as fast.
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -24,6 +24,9 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
     "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
     "spark.sql.shuffle.partitions": str(CORE_COUNT),
+    # Few rows are done before the code for them would have been compiled.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 

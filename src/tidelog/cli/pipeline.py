@@ -24,5 +24,4 @@ def register(app: typer.Typer) -> None:
     pipeline.command("replay")(pipeline_replay.run)
     pipeline.command("aggregate")(pipeline_aggregate.run)
     pipeline.command("verify")(pipeline_verify.run)
-    pipeline.command("verify")(pipeline_verify.run)
     app.add_typer(pipeline, name="pipeline", rich_help_panel=Panel.RECORDS)

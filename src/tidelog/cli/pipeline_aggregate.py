@@ -9,17 +9,17 @@ from tidelog.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 from tidelog.cli.pipeline_running import (
     CheckpointOption,
     ConfOption,
+    GuaranteeOption,
     Job,
     KafkaOption,
     MasterOption,
     OnceOption,
     print_outcome,
-    record_field,
     running,
     spark_duration,
 )
+from tidelog.client.record_fields import JsonField, parse_field
 from tidelog.pipeline.aggregation import Aggregation, Mode, Output
-from tidelog.pipeline.record_fields import JsonField
 
 
 def run(
@@ -73,6 +73,7 @@ def run(
     batch_records: Annotated[
         int, typer.Option(min=1, metavar="N", help="Records of a micro-batch at most.")
     ] = 500_000,
+    guarantee: GuaranteeOption = None,
     kafka: KafkaOption = [],  # noqa: B006 - typer copies it
     conf: ConfOption = [],  # noqa: B006
     as_json: JsonOption = False,
@@ -108,7 +109,7 @@ def run(
             run.spark,
             source=source,
             target=target,
-            kafka=job.kafka_options,
+            kafka=job.sink_options(guarantee),
             wanted=wanted,
             terms=run.terms(checkpoint, is_once=is_once),
             output=output,
@@ -129,15 +130,15 @@ def _aggregation(
     event_time: str | None,
     percentiles: str,
 ) -> Aggregation:
-    moment = None if event_time is None else record_field("--time", event_time)
+    moment = None if event_time is None else parse_field("--time", event_time)
     if moment is not None and not isinstance(moment, JsonField):
         raise ConfigError(f"--time is {event_time!r} but must be json:$.PATH")
     return Aggregation(
         window=spark_duration("--window", window),
         slide=None if slide is None else spark_duration("--slide", slide),
         watermark=spark_duration("--watermark", watermark),
-        group_by=None if group_by is None else record_field("--by", group_by),
-        measured=None if value is None else record_field("--value", value),
+        group_by=None if group_by is None else parse_field("--by", group_by),
+        measured=None if value is None else parse_field("--value", value),
         event_time=moment,
         percentiles=_percentiles(percentiles),
     )

@@ -9,15 +9,16 @@ from tidelog.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 from tidelog.cli.pipeline_running import (
     CheckpointOption,
     ConfOption,
+    GuaranteeOption,
     Job,
     KafkaOption,
     MasterOption,
     OnceOption,
     print_outcome,
-    record_field,
     running,
     spark_duration,
 )
+from tidelog.client.record_fields import parse_field
 
 
 class Time(StrEnum):
@@ -59,6 +60,7 @@ def run(
     batch_records: Annotated[
         int, typer.Option(min=1, metavar="N", help="Records of a micro-batch at most.")
     ] = 200_000,
+    guarantee: GuaranteeOption = None,
     kafka: KafkaOption = [],  # noqa: B006 - typer copies it
     conf: ConfOption = [],  # noqa: B006
     as_json: JsonOption = False,
@@ -72,7 +74,7 @@ def run(
     job = Job(
         name="dedup", bootstrap=bootstrap, master=master, kafka=kafka, conf=conf, is_json=as_json
     )
-    field = record_field("--id", identity)
+    field = parse_field("--id", identity)
     apart = spark_duration("--watermark", watermark)
     with running(job) as run:
         from tidelog.pipeline.dedup import EventTime, dedup_topic  # noqa: PLC0415 - loads pyspark
@@ -81,7 +83,7 @@ def run(
             run.spark,
             source=source,
             target=target,
-            kafka=job.kafka_options,
+            kafka=job.sink_options(guarantee),
             field=field,
             watermark=apart,
             terms=run.terms(checkpoint, is_once=is_once),

@@ -10,6 +10,7 @@ from tidelog.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 from tidelog.cli.pipeline_running import (
     CheckpointOption,
     ConfOption,
+    GuaranteeOption,
     Job,
     KafkaOption,
     MasterOption,
@@ -58,6 +59,7 @@ def run(
         bool,
         typer.Option("--by-key", help="Let keys decide on partitions, not their old numbers."),
     ] = False,
+    guarantee: GuaranteeOption = None,
     kafka: KafkaOption = [],  # noqa: B006 - typer copies it
     conf: ConfOption = [],  # noqa: B006
     as_json: JsonOption = False,
@@ -91,7 +93,7 @@ def run(
             run.spark,
             wanted,
             target=target,
-            kafka=job.kafka_options,
+            kafka=job.sink_options(guarantee),
             terms=run.terms(checkpoint, is_once=is_once),
             keeps_partitions=not by_key,
         )

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final, Self, TypeAlias
 
 import typer
@@ -21,7 +22,6 @@ from tidelog.base.errors import ConfigError
 from tidelog.cli.interrupts import Interrupts
 from tidelog.cli.output import Cell, duration_text, is_terminal, print_json, print_table
 from tidelog.pipeline.errors import OptionError
-from tidelog.pipeline.record_fields import RecordField, parse_field
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,6 +69,23 @@ ConfOption: TypeAlias = Annotated[
 ]
 
 
+class Guarantee(StrEnum):
+    """What may be there of a record that was written by a job which was killed."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+
+
+GuaranteeOption: TypeAlias = Annotated[
+    Guarantee | None,
+    typer.Option(
+        "--guarantee",
+        help="How often a record is written by a job that is killed and started again.",
+        show_default="exactly-once, where brokers have transactions",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """What every pipeline is told."""
@@ -85,6 +102,11 @@ class Job:
         """As the source and the sink take them."""
         given = {f"kafka.{name}": value for name, value in pairs("--kafka", self.kafka).items()}
         return {**given, "kafka.bootstrap.servers": self.bootstrap}
+
+    def sink_options(self, guarantee: Guarantee | None) -> dict[str, str]:
+        """The same, of a job that writes to a topic."""
+        wanted = {} if guarantee is None else {"deliveryGuarantee": guarantee.value}
+        return {**self.kafka_options, **wanted}
 
 
 class Running:
@@ -182,14 +204,6 @@ def rate_per_s(option: str, text: str) -> float:
     if not 0 < rate < float("inf"):
         raise ConfigError(f"{option} is {text!r} but must be more than nothing")
     return rate
-
-
-def record_field(option: str, text: str) -> RecordField:
-    """What somebody points at in a record. Raises ConfigError naming the option."""
-    try:
-        return parse_field(option, text)
-    except OptionError as error:
-        raise ConfigError(str(error)) from None
 
 
 def print_outcome(job: Job, outcome: "Outcome", more: Mapping[str, Cell]) -> None:

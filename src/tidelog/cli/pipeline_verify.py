@@ -1,5 +1,6 @@
 """`tidelog pipeline verify`: a log judged by its ledger, or replicas by each other (X5)."""
 
+import os
 import signal
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -12,7 +13,7 @@ from tidelog.base.errors import ConfigError
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 from tidelog.cli.output import Cell, print_heading, print_json, print_line, print_table, size_text
 from tidelog.cli.pipeline_running import ConfOption, Job, KafkaOption, MasterOption, running
-from tidelog.client.record_ids import DEFAULT_ID_SOURCE, IdSource, parse_id_source
+from tidelog.client.record_fields import DEFAULT_ID_FIELD, RecordField, parse_field
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,12 +67,12 @@ def run(
         bool,
         typer.Option("--replicas", help="Compare the replicas that are in these folders."),
     ] = False,
-    id_source: Annotated[
+    id_text: Annotated[
         str,
         typer.Option(
-            "--id", metavar="header:NAME|key|json:$.NAME", help="Where records have their ids."
+            "--id", metavar="key|header:NAME|json:$.PATH", help="Where records have their ids."
         ),
-    ] = str(DEFAULT_ID_SOURCE),
+    ] = str(DEFAULT_ID_FIELD),
     allowed: Annotated[
         list[Allowed],
         typer.Option("--allow", help="What may be so in a clean log; may be repeated."),
@@ -104,12 +105,13 @@ def run(
         is_json=as_json,
     )
     problems = frozenset(allowed)
+    _require_place(html)
     if is_of_replicas:
         _require_replicas(names or [], ledgers, paths, problems)
         return _of_replicas(job, names or [], html, is_behind_allowed=Allowed.BEHIND in problems)
-    source = parse_id_source("--id", id_source)
+    id_field = parse_field("--id", id_text)
     _require_ledger(names or [], ledgers, paths, problems)
-    return _of_ledger(job, names or [], ledgers, paths, source, problems, examples, html)
+    return _of_ledger(job, names or [], ledgers, paths, id_field, problems, examples, html)
 
 
 def _require_ledger(
@@ -145,7 +147,7 @@ def _of_ledger(
     topics: Sequence[str],
     ledgers: Sequence[str],
     paths: Sequence[str],
-    id_source: IdSource,
+    id_field: RecordField,
     allowed: frozenset[Allowed],
     examples: int,
     html: Path | None,
@@ -156,16 +158,14 @@ def _of_ledger(
         from tidelog.pipeline.verify.html import verify_html  # noqa: PLC0415
 
         problems = frozenset(Problem(each.value) for each in allowed)
-        report = _verified(
-            started.spark, job, topics, ledgers, paths, id_source, problems, examples
-        )
+        report = _verified(started.spark, job, topics, ledgers, paths, id_field, problems, examples)
     if not report.noted:
         raise ConfigError(f"--ledger {', '.join(ledgers)} has no line about what is to be judged")
     about = {
         "topics": ", ".join(topics) or "all",
         "in": ", ".join(paths) or job.bootstrap,
         "ledger": ", ".join(ledgers),
-        "ids": str(id_source),
+        "ids": str(id_field),
     }
     _write_html(html, lambda: verify_html(report, about=about))
     if job.is_json:
@@ -181,7 +181,7 @@ def _verified(
     topics: Sequence[str],
     ledgers: Sequence[str],
     paths: Sequence[str],
-    id_source: IdSource,
+    id_field: RecordField,
     allowed: "frozenset[Problem]",
     examples: int,
 ) -> "VerifyReport":
@@ -199,7 +199,7 @@ def _verified(
     return verify(
         ledger,
         log.rows,
-        id_source=id_source,
+        id_field=id_field,
         log_starts=log.starts,
         allowed=allowed,
         examples=examples,
@@ -226,6 +226,12 @@ def _of_replicas(
 def _let_interrupts_end_it() -> None:
     """There is no work that would have to be finished first."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _require_place(path: Path | None) -> None:
+    """Say now what would be said when all is compared."""
+    if path is not None and not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigError(f"--html {path} cannot be written: name a file in a folder that is there")
 
 
 def _write_html(path: Path | None, page: Callable[[], str]) -> None:
@@ -258,7 +264,7 @@ def _show(report: "VerifyReport") -> None:
         print_line(f"  {len(report.partitions) - len(rows):,} partitions are not shown")
     print_line()
     for example in report.examples:
-        named = f"id {example.id}: " if example.id else ""
+        named = f"id {example.shown_id}: " if example.id else ""
         print_line(
             f"  {example.problem}: {example.partition} offset {example.offset}, "
             f"{named}{example.detail}"

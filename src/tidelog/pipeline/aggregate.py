@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.pipeline.aggregation import Aggregation, Mode, Output
 from tidelog.pipeline.errors import OptionError
 from tidelog.pipeline.micro_batches import cut_by, topic_writer
-from tidelog.pipeline.record_fields import as_text
+from tidelog.pipeline.record_fields import as_number, as_text
 from tidelog.pipeline.running import (
     Outcome,
     RunTerms,
@@ -43,6 +43,8 @@ BATCH_RECORDS: Final = 500_000
 ACCURACY: Final = 10_000
 OBSERVATION: Final = "tidelog_aggregate"
 
+# To the end of the year 9999. What is beyond is no time in milliseconds, and Spark stops at it.
+_TIME_MAX_MS: Final = 253_402_300_799_999
 _EVENT_TIME: Final = "_tidelog_time"
 _MEASURED: Final = "_tidelog_measured"
 _GROUP: Final = "group"
@@ -132,7 +134,8 @@ def _event_time(wanted: Aggregation) -> "Column":
     if wanted.event_time is None:
         return f.col("timestamp")
     text = as_text(wanted.event_time)
-    milliseconds = text.try_cast("bigint")
+    number = text.try_cast("bigint")
+    milliseconds = f.when(number.between(-_TIME_MAX_MS, _TIME_MAX_MS), number)
     return f.coalesce(f.timestamp_millis(milliseconds), f.try_to_timestamp(text))
 
 
@@ -141,7 +144,7 @@ def _measured(wanted: Aggregation) -> "Column":
 
     if wanted.measured is None:
         return f.lit(None).cast("double")
-    return as_text(wanted.measured).try_cast("double")
+    return as_number(wanted.measured)
 
 
 def _measures(wanted: Aggregation) -> "list[Column]":

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidelog.pipeline.record_fields import JsonField, RecordField
+from tidelog.client.record_fields import JsonField, RecordField
 
 
 class Output(StrEnum):

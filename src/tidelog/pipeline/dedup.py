@@ -30,6 +30,7 @@ from tidelog.pipeline.running import (
     state_count,
     topic_stream,
 )
+from tidelog.pipeline.target_topic import partition_count, require_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,10 +62,13 @@ def dedup_topic(
     keeps_partitions: bool = False,
     batch_records: int = BATCH_RECORDS,
 ) -> Outcome:
-    """Copy a topic without its duplicates, exactly once. Raises PipelineError.
+    """Copy a topic without its duplicates, exactly once. Raises PipelineError, ClientError.
 
     `kafka` are options of the source and the sink: `kafka.bootstrap.servers` and the like.
     """
+    if keeps_partitions:
+        count = partition_count(kafka, source)
+        require_partitions(kafka, target, count, otherwise="do without --keep-partitions")
     rows = topic_stream(spark, source, kafka, batch_records=batch_records)
     unique = without_duplicates(rows, field, watermark=watermark, event_time=event_time)
     write = topic_writer(

@@ -39,13 +39,18 @@ _RENAMED: Final = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "buffer.memory": None,
     "max.block.ms": None,
+    "max.request.size": "message.max.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "request.timeout.ms": "socket.timeout.ms",
+    "socket.connection.setup.timeout.max.ms": None,
     "ssl.enabled.protocols": None,
     "ssl.protocol": None,
     "ssl.truststore.type": None,
     "ssl.keystore.type": None,
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
     "max.poll.records": None,
     "default.api.timeout.ms": None,
     "exclude.internal.topics": None,
@@ -56,6 +61,12 @@ _RENAMED: Final = {
     "partition.assignment.strategy": None,
     "partitioner.class": None,
 }
+
+# Those that are read here too; librdkafka takes "16k" for 16.
+_NUMBERS: Final = frozenset(
+    {"fetch.max.bytes", "fetch.wait.max.ms", "max.partition.fetch.bytes", "socket.timeout.ms"}
+)
+_HOST_CHECK: Final = "ssl.endpoint.identification.algorithm"
 
 # Of stores that only Java reads.
 _JAVA_STORES: Final = {
@@ -86,13 +97,13 @@ class KafkaSettings:
 
     @property
     def is_committed_only(self) -> bool:
-        return self.get("isolation.level", "") == "read_committed"
+        return self.get("isolation.level", "").lower() == "read_committed"
 
     def get(self, name: str, default: str) -> str:
         return dict(self.values).get(name, default)
 
     def number(self, name: str, default: int) -> int:
-        """Of a setting that librdkafka has accepted as a number."""
+        """Of one of those that were checked to be numbers."""
         return int(self.get(name, str(default)))
 
     def for_client(self) -> dict[str, str]:
@@ -147,7 +158,11 @@ def _translated(name: str, value: str, given: Mapping[str, str]) -> dict[str, st
         return _from_jaas(value)
     if name in _JAVA_STORES:
         return _from_store(name, value, given)
+    if name == _HOST_CHECK and not value:
+        return {name: "none"}
     renamed = _RENAMED.get(name, name)
+    if renamed in _NUMBERS and not (value.strip().isascii() and value.strip().isdigit()):
+        raise OptionError(f"kafka.{name} is {value!r} but must be a number")
     return {} if renamed is None else {renamed: value}
 
 
@@ -192,5 +207,5 @@ def _in_words(refusal: str) -> str:
     unknown = re.match(r'No such configuration property: "(.+)"', refusal)
     if unknown:
         return f"kafka.{unknown[1]} is a setting that neither librdkafka nor tidelog knows"
-    named = re.search(r'configuration property "([^"]+)"', refusal)
+    named = re.search(r'(?i)configuration property "([^"]+)"', refusal)
     return f"kafka.{named[1]}: {refusal}" if named else f"the kafka.* options: {refusal}"

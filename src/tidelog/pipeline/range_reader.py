@@ -25,6 +25,7 @@ from tidelog.client.range_fetcher import (
     FetchLimits,
     OffsetGone,
     RangeFetcher,
+    TopicGone,
 )
 from tidelog.client.topic_offsets import TopicOffsets
 from tidelog.pipeline.errors import DataLoss, PipelineError
@@ -77,6 +78,9 @@ class RangeReader:
                 yield from self._rows_from(start)
             except OffsetGone as gone:
                 start = self._behind(gone.offset)
+            except TopicGone:
+                self._report(DataLoss(f"{self._wanted}: its topic does not exist any more"))
+                return
             else:
                 return
 
@@ -114,7 +118,7 @@ class RangeReader:
                         yield record_batch(builder.take(), topic=topic, partition=partition)
         except CorruptBatch as error:
             raise PipelineError(f"{self._wanted.partition}: {error}") from error
-        except OffsetGone:
+        except (OffsetGone, TopicGone):
             if builder.row_count:
                 yield record_batch(builder.take(), topic=topic, partition=partition)
             raise
@@ -140,11 +144,13 @@ class RangeReader:
             timeout_s=self._settings.request_timeout_s,
         ) as offsets:
             begins = offsets.starts([self._wanted.partition])[self._wanted.partition]
-        loss = DataLoss(f"{self._wanted}: {_what_is_missing(offset, begins)}")
+        self._report(DataLoss(f"{self._wanted}: {_what_is_missing(offset, begins)}"))
+        return begins if offset < begins < self._wanted.end_offset else None
+
+    def _report(self, loss: DataLoss) -> None:
         if self._settings.fails_on_data_loss:
             raise loss
         logger.warning("records were missed: %s", loss.what)
-        return begins if offset < begins < self._wanted.end_offset else None
 
 
 def _what_is_missing(offset: int, begins: int) -> str:

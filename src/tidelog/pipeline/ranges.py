@@ -8,6 +8,7 @@ always cut in the same way, which a sink relies upon when a micro-batch is run a
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
 from itertools import pairwise
 
 from tidelog.base.ids import TopicPartition
@@ -62,10 +63,14 @@ def _cut_by_count(ranges: Sequence[OffsetRange], min_count: int) -> list[OffsetR
     total = sum(each.size for each in ranges)
     wanted = min(min_count, total)
     counts = [max(1, each.size * wanted // total) for each in ranges]
-    while sum(counts) < wanted:
-        # Whose pieces are the largest; one has more than one offset, or there would be enough.
-        largest = max(range(len(ranges)), key=lambda at: ranges[at].size / counts[at])
-        counts[largest] += 1
+    # Whose pieces are the largest comes first, and is given one more; there is always one with more
+    # than one offset, or there would be enough.
+    largest = [(-each.size / counts[at], at) for at, each in enumerate(ranges)]
+    heapify(largest)
+    for _ in range(wanted - sum(counts)):
+        at = largest[0][1]
+        counts[at] += 1
+        heapreplace(largest, (-ranges[at].size / counts[at], at))
     return [
         piece
         for each, count in zip(ranges, counts, strict=True)

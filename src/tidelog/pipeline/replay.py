@@ -32,12 +32,12 @@ from pyspark.sql.types import StructType
 
 from tidelog.base.ids import TopicPartition
 from tidelog.pipeline.archive.files import ArchiveFiles
-from tidelog.pipeline.archive.json_values import UNPARSED, with_written_values
+from tidelog.pipeline.archive.json_values import UNPARSED, archived_ddl, with_written_values
 from tidelog.pipeline.archive.manifest import ArchivedFile, Chunk, Manifest
-from tidelog.pipeline.archive.reading import manifest_of
+from tidelog.pipeline.archive.manifest_log import manifest_of
 from tidelog.pipeline.offsets import from_checkpoint, limited, to_checkpoint
-from tidelog.pipeline.rows import ddl
 from tidelog.pipeline.running import Outcome, RunTerms, run_stream
+from tidelog.pipeline.target_topic import require_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -99,7 +99,11 @@ def replay_archive(
     terms: RunTerms,
     keeps_partitions: bool = True,
 ) -> Outcome:
-    """Write an archive to a topic, exactly once. Raises PipelineError, ArchiveError."""
+    """Write an archive to a topic, once. Raises PipelineError, ArchiveError, ClientError."""
+    if keeps_partitions:
+        wanted_partitions = wanted.bounds(manifest_of(wanted.root, wanted.manifest_root))
+        count = 1 + max(wanted_partitions, default=0)
+        require_partitions(kafka, target, count, otherwise="let keys decide (--by-key)")
     columns = ["key", "value", "headers", "timestamp", *(["partition"] if keeps_partitions else [])]
     writer = replayed(spark, wanted).select(*columns).writeStream.format("tidelog")
     options = {**kafka, "topic": target, "includeTimestamp": "true"}
@@ -124,13 +128,7 @@ class ReplayDataSource(DataSource):
 
     def schema(self) -> str:
         wanted = self._wanted()
-        info = manifest_of(wanted.root, wanted.manifest_root).info
-        plain = ddl(has_headers=True)
-        if info.value_schema is None:
-            return plain
-        # As text: there is no session where Spark asks, to make types of it.
-        parsed = plain.replace("value BINARY", f"value STRUCT<{info.value_schema}>", 1)
-        return f"{parsed}, {UNPARSED} BINARY"
+        return archived_ddl(manifest_of(wanted.root, wanted.manifest_root).info.value_schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         return ReplayStreamReader(self._wanted(), tuple(field.name for field in schema.fields))
@@ -183,7 +181,7 @@ class ReplayStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = {each: max(at, begun.get(each, at)) for each, at in ends.items()}
         if isinstance(limit, ReadAllAvailable) or end == begun:
             return to_checkpoint({**begun, **end})
-        allowed = self._allowed()
+        allowed = self._allowed(sum(at > begun.get(each, at) for each, at in end.items()))
         return to_checkpoint({**begun, **limited({**end, **begun}, end, allowed)})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -221,15 +219,15 @@ class ReplayStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._known = now_s, manifest_of(self._wanted.root, self._wanted.manifest_root)
         return self._known[1]
 
-    def _allowed(self) -> int:
-        """How many offsets the rate allows now; waits until it is worth a micro-batch."""
+    def _allowed(self, partition_count: int) -> int:
+        """How many offsets the rate allows now; waits until there is one for each partition."""
         rate = self._wanted.rate_per_s
         if rate is None:
             return OFFSETS_PER_BATCH
         now_s = time.monotonic()
-        last_s = now_s - _TURN_S if self._last_turn_s is None else self._last_turn_s
-        # Spark would take an answer of nothing for the end.
-        turn_s = max(_TURN_S, 1 / rate)
+        # Each is given one at least (`limited`): none starves, and none looks as if it had ended.
+        turn_s = max(_TURN_S, partition_count / rate)
+        last_s = now_s - turn_s if self._last_turn_s is None else self._last_turn_s
         if (early_s := last_s + turn_s - now_s) > 0:
             time.sleep(early_s)
             now_s += early_s
@@ -298,11 +296,9 @@ def _selected(rows: pa.Table, task: ReplayPartition, wanted: Replay) -> pa.Table
     chosen = pc.and_(
         pc.greater_equal(offsets, task.start_offset), pc.less(offsets, task.end_offset)
     )
-    milliseconds = pc.floor(
-        pc.divide(rows.column("timestamp").cast(pa.int64()).cast(pa.float64()), 1000.0)
-    )
+    microseconds = rows.column("timestamp").cast(pa.int64())
     if wanted.start_ms is not None:
-        chosen = pc.and_(chosen, pc.greater_equal(milliseconds, wanted.start_ms))
+        chosen = pc.and_(chosen, pc.greater_equal(microseconds, wanted.start_ms * 1000))
     if wanted.end_ms is not None:
-        chosen = pc.and_(chosen, pc.less(milliseconds, wanted.end_ms))
+        chosen = pc.and_(chosen, pc.less(microseconds, wanted.end_ms * 1000))
     return rows.filter(chosen)

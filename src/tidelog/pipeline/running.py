@@ -25,7 +25,7 @@ INTERVAL_S: Final = 1.0
 """Between the beginnings of two micro-batches, at least, of a stream that goes on."""
 STOP_WAIT_MAX_S: Final = 60.0
 _POLL_S: Final = 0.1
-_OURS: Final = re.compile(r"^tidelog\.([\w.]+): (.*)$", re.MULTILINE)
+_OURS: Final = re.compile(r"(?:^|: )tidelog\.([\w.]+): (.*)$", re.MULTILINE)
 _PYTHON: Final = re.compile(r"^(?:[a-z_]\w*\.)*([A-Z]\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 _SPARK: Final = re.compile(r"^\s*\[[A-Z_.]+\] (.*?)(?: SQLSTATE: \w+.*)?$", re.MULTILINE)
 _JAVA: Final = re.compile(

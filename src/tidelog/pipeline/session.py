@@ -53,6 +53,11 @@ appender.err.layout.pattern = %d{{yy/MM/dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
 logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
 logger.shell.level = {level}
 """
+# Of the JVM's threads, whose default is 1m; pages are taken when they are touched. Whether a batch
+# function was broken off by `stop`, Spark finds out by a regular expression that needs up to 1 KB
+# of stack for each character of a Python traceback with Java's in it, some 10,000 of them.
+# Without that Java prints a StackOverflowError on the terminal, in a thousand lines.
+_STACK_SIZE: Final = "32m"
 
 
 class SessionFailed(PipelineError):
@@ -190,7 +195,9 @@ def _settings(master: str, level: str) -> dict[str, str]:
     logging = cached_text("log4j2.properties", _LOGGING.format(level=level))
     chosen = {
         # Not `extraJavaOptions`: that is the user's, and Spark adds it to these.
-        "spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={logging.as_uri()}"',
+        "spark.driver.defaultJavaOptions": (
+            f'"-Dlog4j2.configurationFile={logging.as_uri()}" -Xss{_STACK_SIZE}'
+        ),
         "spark.ui.showConsoleProgress": "true" if level != _QUIET else "false",
     }
     if is_local(master):

@@ -8,14 +8,22 @@ they do not within a zip file. Those are named after the platform and the Python
 (`_ids.cpython-311-x86_64-linux-gnu.so`): elsewhere they are not seen, and the same is done in
 Python (`records/compiled.py`).
 
-Then a task for every core says what its Python has. A job that would fail on an import fails
-before it starts, in a sentence; so does one that no worker takes.
+Spark plans what a data source does in processes next to the driver, and runs them with the workers'
+Python as well. Those of batches look into the folder with what was unpacked, that of a stream does
+not (it is told of a folder `streaming_job` in there, which nobody makes). PYTHONPATH brings it
+there: Spark hands `SparkContext.environment` to all of them. Tasks get it too, where it comes after
+what was shipped and mostly names a folder that is not there.
+
+Then a task for every core says what its Python has, and so does the one that plans. A job that
+would fail on an import fails before it starts, in a sentence; so does one that no worker takes.
 """
 
 import atexit
+import os
 import re
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -50,6 +58,12 @@ _PACKAGE: Final = "tidelog"
 # Sources of compiled modules too: a module that is older than its source is not used.
 _SUFFIXES: Final = frozenset({".py", ".pyx", ".pxi", ".so", ".typed"})
 _TAG: Final = "tidelog-looks-at-workers"
+_PYTHON_PATH: Final = "PYTHONPATH"
+_WHAT_IS_MISSING: Final = """\
+import sys
+from importlib.util import find_spec
+print(*(module for module in sys.argv[1:] if find_spec(module) is None))
+"""
 _OTHER_VERSION: Final = re.compile(
     r"PYTHON_VERSION_MISMATCH.*different version: (\S+) than that in driver: (\d+\.\d+)"
 )
@@ -63,7 +77,7 @@ class WorkersUnfit(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class WorkerPython:
-    """What one worker's Python says of itself."""
+    """What the Python of a worker, or the one that plans, says of itself."""
 
     host: str
     executable: str
@@ -84,7 +98,19 @@ def ship(spark: "SparkSession") -> None:
         archive = folder / f"{_PACKAGE}-{tidelog.__version__}.zip"
         pack(archive)
         context.addArchive(f"{archive.as_uri()}#{_PACKAGE}")
+    _let_streams_be_planned(context)
     require_fit(look_at_workers(context))
+    require_fit([look_at_planner(context.pythonExec)])
+
+
+def _let_streams_be_planned(context: "SparkContext") -> None:
+    from pyspark import SparkFiles  # noqa: PLC0415 - needs the extra
+
+    before = str(context.environment.get(_PYTHON_PATH, "")).split(os.pathsep)
+    unpacked = SparkFiles.getRootDirectory()
+    if unpacked not in before:
+        path = os.pathsep.join(filter(None, [unpacked, *before]))
+        context.environment[_PYTHON_PATH] = path
 
 
 def pack(archive: Path) -> None:
@@ -102,7 +128,8 @@ def require_fit(pythons: Iterable[WorkerPython]) -> None:
         if python.missing:
             packages = " ".join(NEEDED[module] for module in python.missing)
             raise WorkersUnfit(
-                f"the Python of Spark's worker on {python.host} lacks {', '.join(python.missing)}: "
+                f"the Python of Spark's workers on {python.host} lacks "
+                f"{', '.join(python.missing)}: "
                 f"'{python.executable} -m pip install {packages}' there, or set PYSPARK_PYTHON to "
                 "one that has them"
             )
@@ -125,6 +152,30 @@ def look_at_workers(context: "SparkContext") -> set[WorkerPython]:
         thrown = getattr(error, "java_exception", None)
         message = error if thrown is None else thrown.getMessage()
         raise WorkersUnfit(reason_of(str(message))) from error
+
+
+def look_at_planner(executable: str) -> WorkerPython:
+    """Ask the program of this machine that has the name of the workers' Python."""
+    here = socket.gethostname()
+    if shutil.which(executable) is None:
+        raise WorkersUnfit(
+            f"Spark plans jobs with the workers' Python, and {executable} is not there on {here}, "
+            "the driver's machine: have one under that name, or set PYSPARK_PYTHON to one that is "
+            "there on all of them"
+        )
+    asked = subprocess.run(
+        [executable, "-c", _WHAT_IS_MISSING, *NEEDED],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if asked.returncode != 0:
+        raise WorkersUnfit(
+            f"Spark plans jobs with the workers' Python, and {executable} does not run on {here}, "
+            f"the driver's machine: {_telling_line(asked.stderr.splitlines())}"
+        )
+    return WorkerPython(here, executable, tuple(asked.stdout.split()))
 
 
 def describe(_numbers: Iterable[int]) -> Iterator[WorkerPython]:

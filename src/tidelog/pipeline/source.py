@@ -14,7 +14,7 @@ A stream's life on the driver:
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -36,7 +36,8 @@ from pyspark.sql.types import StructType
 
 from tidelog.base.ids import TopicPartition
 from tidelog.client.bootstrap import Address
-from tidelog.pipeline.errors import DataLoss, OptionError
+from tidelog.pipeline.errors import DataLoss, OptionError, in_a_sentence
+from tidelog.pipeline.forgotten_marks import require_marks_are_kept
 from tidelog.pipeline.group_progress import GroupProgress
 from tidelog.pipeline.offsets import (
     Offsets,
@@ -51,9 +52,11 @@ from tidelog.pipeline.ranges import OffsetRange, cut, ranges_between
 from tidelog.pipeline.rows import ddl
 from tidelog.pipeline.segment_source import SegmentReader, segment_options
 from tidelog.pipeline.sink import TopicStreamWriter, TopicWriter, offered_guarantee
-from tidelog.pipeline.sink_options import SinkOptions, sink_options
+from tidelog.pipeline.sink_options import Guarantee, SinkOptions, sink_options
 from tidelog.pipeline.source_cluster import SourceCluster
 from tidelog.pipeline.source_options import SourceOptions, batch_options, stream_options
+
+CHECKPOINT: Final = "checkpointLocation"
 
 logger = logging.getLogger(__name__)
 
@@ -69,23 +72,34 @@ class TidelogDataSource(DataSource):
         has_headers = self.options.get("includeheaders", "false").lower() == "true"
         return ddl(has_headers=has_headers)
 
+    @in_a_sentence()
     def reader(self, schema: StructType) -> DataSourceReader:
         if "path" in self.options:
             return SegmentReader(segment_options(self.options))
         return TopicReader(batch_options(self.options))
 
+    @in_a_sentence()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         return TopicStreamReader(stream_options(self.options))
 
+    @in_a_sentence()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         options = self._sink_options(schema, overwrite=overwrite)
         return TopicWriter(options, offered_guarantee(options))
 
+    @in_a_sentence()
     def streamWriter(  # noqa: N802 - Spark's
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
         options = self._sink_options(schema, overwrite=overwrite)
-        return TopicStreamWriter(options, offered_guarantee(options))
+        guarantee = offered_guarantee(options)
+        self._require_marks_are_kept(options, guarantee)
+        return TopicStreamWriter(options, guarantee)
+
+    def _require_marks_are_kept(self, options: SinkOptions, guarantee: Guarantee) -> None:
+        checkpoint = self.options.get(CHECKPOINT)
+        if checkpoint is not None and guarantee is Guarantee.EXACTLY_ONCE:
+            require_marks_are_kept(checkpoint, options.kafka)
 
     def _sink_options(self, schema: StructType, *, overwrite: bool) -> SinkOptions:
         if overwrite:
@@ -109,11 +123,10 @@ class TopicReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
+    @in_a_sentence()
     def partitions(self) -> Sequence[InputPartition]:
         cluster = SourceCluster(self._options)
-        partitions = cluster.partitions()
-        start = cluster.beginning(partitions)
-        end = cluster.ending(partitions)
+        start, end = cluster.bounds(cluster.partitions())
         return _planned(self._options, cluster, start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -128,6 +141,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._known_cluster: SourceCluster | None = None
         self._available: Offsets | None = None
         """Where to stop with `availableNow`."""
+        self._latest: Offsets | None = None
+        """Where logs ended when they were last asked for."""
         self._delayed_since_s: float | None = None
         self._progress: GroupProgress | None = None
         self._initial: Offsets | None = None
@@ -142,6 +157,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._known_cluster = SourceCluster(self._options)
         return self._known_cluster
 
+    @in_a_sentence()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's
         # Spark asks twice, and has to be told the same.
         if self._initial is None:
@@ -160,8 +176,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available = self._cluster.ends(self._cluster.partitions())
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's
-        return to_checkpoint(self._cluster.ends(self._cluster.partitions()))
+        # For people to look at: what was found out for the last micro-batch is new enough.
+        return None if self._latest is None else to_checkpoint(self._latest)
 
+    @in_a_sentence()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begun = from_checkpoint(start)
         self._note_progress(begun)
@@ -174,6 +192,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.max_offsets_per_trigger
         return to_checkpoint(end if most is None else limited(complete_start, end, most))
 
+    @in_a_sentence()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begun, ended = from_checkpoint(start), from_checkpoint(end)
         complete_start = {**self._starts_of_new(begun, ended), **begun}
@@ -193,10 +212,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _end_behind(self, begun: Offsets) -> Offsets:
         """Up to where there is something to read; partitions that are gone are not in it."""
-        if self._available is not None:
-            # What was read meanwhile by who ran this before may be behind it.
-            return {each: max(at, begun.get(each, at)) for each, at in self._available.items()}
         end = self._cluster.ends_behind(begun)
+        self._latest = end
         if gone := begun.keys() - end.keys():
             self._report(DataLoss(f"{text_of(gone)} does not exist any more"))
         if shorter := {each for each in begun.keys() & end.keys() if end[each] < begun[each]}:
@@ -204,7 +221,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._report(
                 DataLoss(f"{each} ends at {end[each]}, before {begun[each]}, where it was read to")
             )
-        return end
+        if self._available is None:
+            return end
+        # Where it begins may have been asked after where it ends.
+        return {
+            each: min(end[each], max(at, begun.get(each, at)))
+            for each, at in self._available.items()
+            if each in end
+        }
 
     def _starts_of_new(self, begun: Offsets, end: Offsets) -> dict[TopicPartition, int]:
         """Where partitions begin that are there since the last micro-batch."""
@@ -231,7 +255,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         now_s = time.monotonic()
         if self._delayed_since_s is None:
+            # What is there when it starts is not waited for.
             self._delayed_since_s = now_s
+            return False
         waited_ms = (now_s - self._delayed_since_s) * 1000
         if count_between(start, end) < least and waited_ms < self._options.max_trigger_delay_ms:
             return True

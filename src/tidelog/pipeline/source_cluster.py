@@ -4,6 +4,7 @@ Asked by the driver, a few times for each micro-batch; tasks only read. A broker
 restarting is asked again (`fetchOffset.numRetries`, `fetchOffset.retryIntervalMs`).
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar, assert_never
@@ -25,10 +26,13 @@ from tidelog.pipeline.source_options import (
     Place,
     SourceOptions,
     Subscribed,
+    option_of,
     require_equal_partitions,
 )
 
 _ASKED_WITHIN_S: Final = 10.0
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -69,17 +73,44 @@ class SourceCluster:
         return self._insist(lambda: self._offsets.ends(partitions))
 
     def ends_behind(self, begun: Offsets) -> dict[TopicPartition, int]:
-        """Of what there is now. A log that ends before where it was read to is asked again.
+        """Of what there is now. A log that is gone, or ends before `begun`, is asked for again.
 
-        A broker that has just become its leader may not know better yet.
+        A broker that has just started or become its leader may not know better yet.
         """
         retries = self._options.fetch_retries
         while True:
             ends = self.ends(self.partitions())
-            if retries == 0 or all(ends.get(each, at) >= at for each, at in begun.items()):
+            if retries == 0 or all(ends.get(each, -1) >= at for each, at in begun.items()):
                 return ends
             retries -= 1
             time.sleep(self._options.fetch_retry_interval_ms / 1000)
+
+    def bounds(
+        self, partitions: frozenset[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """Where a batch begins and where it ends. Raises OptionError if the end comes first."""
+        start = self.beginning(partitions)
+        end = self._that_are_there(self.ending(partitions))
+        for each in sorted(partitions):
+            if start[each] > end[each]:
+                raise OptionError(
+                    f"{option_of('starting', self._options.start)} begins {each} at {start[each]}, "
+                    f"behind where {option_of('ending', self._options.end)} ends it, {end[each]}"
+                )
+        return start, end
+
+    def _that_are_there(self, end: Offsets) -> dict[TopicPartition, int]:
+        """A task would wait for records that are not, until it gives up."""
+        if not isinstance(self._options.end, AtOffsets):
+            return dict(end)
+        there = self.ends_behind(end)
+        if beyond := [each for each in sorted(end) if end[each] > there.get(each, 0)]:
+            each = beyond[0]
+            what = f"endingOffsets has {end[each]} for {each}, which ends at {there.get(each, 0)}"
+            if self._options.fails_on_data_loss:
+                raise OptionError(what)
+            logger.warning("records were missed: %s", what)
+        return {each: min(offset, there.get(each, 0)) for each, offset in end.items()}
 
     def beginning(self, partitions: frozenset[TopicPartition]) -> dict[TopicPartition, int]:
         """Where the options say to begin."""
@@ -101,13 +132,13 @@ class SourceCluster:
                 return self._places(dict.fromkeys(partitions, offset))
             case AtOffsets(offsets):
                 given = dict(offsets)
-                require_equal_partitions(f"{which}Offsets", partitions, given)
+                require_equal_partitions(option_of(which, place), partitions, given)
                 return self._places(given)
             case AtTimestamp(timestamp_ms):
                 return self._at(dict.fromkeys(partitions, timestamp_ms), no_match)
             case AtTimestamps(timestamps_ms):
                 given = dict(timestamps_ms)
-                require_equal_partitions(f"{which}OffsetsByTimestamp", partitions, given)
+                require_equal_partitions(option_of(which, place), partitions, given)
                 return self._at(given, no_match)
             case _:
                 assert_never(place)

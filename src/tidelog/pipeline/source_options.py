@@ -4,12 +4,9 @@
     where to begin   startingTimestamp, else startingOffsetsByTimestamp, else startingOffsets
     where to end     the same with `ending`; a batch alone has an end
 
-Whatever is wrong is said in one sentence that names the option, before the job starts. An option
-that nobody knows is ignored, as Spark does with those of other sources, unless it looks like one
-of these with a slip in it: nobody would find out why it has no effect.
+Whatever is wrong is said in one sentence that names the option, before the job starts.
 """
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,10 +15,12 @@ from typing import Final
 
 from tidelog.base.ids import TopicPartition
 from tidelog.pipeline.errors import OptionError
-from tidelog.pipeline.kafka_settings import PREFIX, KafkaSettings, reader_settings
+from tidelog.pipeline.given_options import flag, in_lower_case, require_no_slips
+from tidelog.pipeline.kafka_settings import KafkaSettings, reader_settings
 from tidelog.pipeline.offsets import (
     EARLIEST,
     LATEST,
+    OFFSET_MAX,
     parse_offsets,
     parse_partitions,
     parse_timestamps,
@@ -58,7 +57,6 @@ KNOWN: Final = (
     "path",
     *_OF_FILES,
 )
-_SLIP: Final = 0.85
 _DURATION: Final = re.compile(r"(\d+)\s*([a-z]*)")
 _UNITS_MS: Final = {
     unit: size_ms
@@ -223,12 +221,21 @@ def _require_consistent(options: SourceOptions) -> None:
 def _require_same_partitions(name: str, assigned: frozenset[TopicPartition], place: Place) -> None:
     """What is known now already; of topics that are subscribed to it is known later."""
     match place:
-        case AtOffsets(offsets):
-            require_equal_partitions(f"{name}Offsets", assigned, dict(offsets))
-        case AtTimestamps(timestamps):
-            require_equal_partitions(f"{name}OffsetsByTimestamp", assigned, dict(timestamps))
+        case AtOffsets(given) | AtTimestamps(given):
+            require_equal_partitions(option_of(name, place), assigned, dict(given))
         case _:
             pass
+
+
+def option_of(which: str, place: Place) -> str:
+    """The name of the option that says so, `which` being starting or ending."""
+    match place:
+        case AtOffset() | AtOffsets():
+            return f"{which}Offsets"
+        case AtTimestamp():
+            return f"{which}Timestamp"
+        case AtTimestamps():
+            return f"{which}OffsetsByTimestamp"
 
 
 def require_equal_partitions(
@@ -257,7 +264,7 @@ class GivenOptions:
     """Options by name, whatever the case of the letters: Spark hands them on in lower case."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self.lowered = {name.lower(): value for name, value in options.items()}
+        self.lowered = in_lower_case(options)
 
     def text(self, name: str) -> str | None:
         return self.lowered.get(name.lower())
@@ -267,12 +274,7 @@ class GivenOptions:
             raise OptionError(f"{name} cannot be set: {why}")
 
     def flag(self, name: str, *, default: bool) -> bool:
-        text = self.text(name)
-        if text is None:
-            return default
-        if text.lower() not in {"true", "false"}:
-            raise OptionError(f"{name} is {text!r} but must be true or false")
-        return text.lower() == "true"
+        return flag(self.lowered, name, default=default)
 
     def count(self, name: str) -> int | None:
         text = self.text(name)
@@ -360,13 +362,7 @@ class GivenOptions:
             raise OptionError(f"{name} is {text!r} but must be error or latest") from None
 
     def require_no_slips(self) -> None:
-        known = {name.lower(): name for name in KNOWN}
-        for name in self.lowered:
-            if name in known or name.startswith(PREFIX):
-                continue
-            near = difflib.get_close_matches(name, known, n=1, cutoff=_SLIP)
-            if near:
-                raise OptionError(f"{name} is no option; {known[near[0]]} is one")
+        require_no_slips(self.lowered, KNOWN)
 
 
 def _require_pattern(text: str) -> str:
@@ -380,4 +376,5 @@ def _require_pattern(text: str) -> str:
 
 
 def _is_number(text: str) -> bool:
-    return text.strip().isascii() and text.strip().isdigit() and len(text.strip()) <= 18
+    digits = text.strip()
+    return digits.isascii() and digits.isdigit() and len(digits) <= 19 and int(digits) <= OFFSET_MAX

@@ -1,18 +1,11 @@
-"""Sums a topic up, partition by partition. Arguments: master, bootstrap, topic.
+"""Sums a topic up, partition by partition, and says with which tidelog the tasks ran."""
 
-Prints what it found, and with which tidelog the tasks ran.
-"""
-
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TypedDict
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-
-from tests.support.spark_job import SETTINGS
-from tidelog.pipeline.session import spark_session
 
 
 class Summary(TypedDict):
@@ -22,14 +15,14 @@ class Summary(TypedDict):
     workers: list[tuple[str, str, bool]]
 
 
-def describe_worker(_numbers: Iterable[int]) -> Iterator[tuple[str, str, bool]]:
-    import tidelog  # noqa: PLC0415 - the worker's
-    from tidelog.records.compiled import compiled  # noqa: PLC0415
-
-    yield sys.executable, tidelog.__file__, compiled is not None
-
-
 def summarise(spark: SparkSession, bootstrap: str, topic: str) -> Summary:
+    # Within, since workers do not have this module: a task gets the function itself.
+    def describe_worker(_numbers: Iterable[int]) -> Iterator[tuple[str, str, bool]]:
+        import tidelog  # noqa: PLC0415 - the worker's
+        from tidelog.records.compiled import compiled  # noqa: PLC0415
+
+        yield sys.executable, tidelog.__file__, compiled is not None
+
     records = (
         spark.read.format("tidelog")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -46,13 +39,3 @@ def summarise(spark: SparkSession, bootstrap: str, topic: str) -> Summary:
         "partitions": [list(row) for row in partitions.collect()],
         "workers": sorted(set(numbers.mapPartitions(describe_worker).collect())),
     }
-
-
-def main(master: str, bootstrap: str, topic: str) -> None:
-    spark = spark_session(app_name="topic-summary", master=master, settings=SETTINGS)
-    sys.stdout.write(json.dumps(summarise(spark, bootstrap, topic)))
-    spark.stop()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

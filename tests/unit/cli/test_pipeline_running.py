@@ -8,11 +8,9 @@ from tidelog.cli.pipeline_running import (
     pairs,
     progress_text,
     rate_per_s,
-    record_field,
     size_bytes,
     spark_duration,
 )
-from tidelog.pipeline.record_fields import KeyField
 from tidelog.pipeline.running import Progress
 
 
@@ -59,12 +57,6 @@ def test_settings_are_pairs() -> None:
     assert pairs("--kafka", ["a=b", "c=d=e"]) == {"a": "b", "c": "d=e"}
     with pytest.raises(ConfigError, match="--kafka is 'a' but must be NAME=VALUE"):
         pairs("--kafka", ["a"])
-
-
-def test_a_field_that_is_none_is_wrong_usage() -> None:
-    assert record_field("--id", "key") == KeyField()
-    with pytest.raises(ConfigError, match="--id is 'x'"):
-        record_field("--id", "x")
 
 
 def test_progress_is_a_line() -> None:

@@ -43,6 +43,11 @@ def test_who_reads_committed_says_so() -> None:
     assert read(**{"kafka.isolation.level": "read_committed"}).is_committed_only
 
 
+def test_letters_of_an_isolation_level_may_be_capital() -> None:
+    """librdkafka takes it, so that it may not mean that aborted records are shown."""
+    assert read(**{"kafka.isolation.level": "READ_COMMITTED"}).is_committed_only
+
+
 def test_user_and_password_are_taken_from_jaas() -> None:
     found = read(
         **{
@@ -65,6 +70,9 @@ def test_user_and_password_are_taken_from_jaas() -> None:
         ({"kafka.ssl.truststore.location": "a.jks"}, "kafka.ssl.truststore.location names a Java"),
         ({"kafka.ssl.keystore.location": "a.jks"}, "kafka.ssl.keystore.location names a Java"),
         ({"kafka.socket.timeout.ms": "x"}, "kafka.socket.timeout.ms"),
+        # librdkafka leaves out what follows the digits, and reads hexadecimal ones.
+        ({"kafka.fetch.max.bytes": "1048576k"}, "kafka.fetch.max.bytes is '1048576k'"),
+        ({"kafka.request.timeout.ms": "0x1000"}, "kafka.request.timeout.ms is '0x1000'"),
     ],
 )
 def test_what_librdkafka_cannot_have_is_said_in_words(options: dict[str, str], said: str) -> None:
@@ -82,6 +90,25 @@ def test_certificates_of_a_pem_store_are_taken() -> None:
                 "kafka.ssl.truststore.location": "/nowhere.pem",
             }
         )
+
+
+def test_certificates_may_be_written_into_the_options() -> None:
+    found = read(
+        **{
+            "kafka.ssl.truststore.certificates": "ca",
+            "kafka.ssl.keystore.certificate.chain": "chain",
+            "kafka.ssl.keystore.key": "key",
+        }
+    )
+    assert found.get("ssl.ca.pem", "") == "ca"
+    assert found.get("ssl.certificate.pem", "") == "chain"
+    assert found.get("ssl.key.pem", "") == "key"
+
+
+def test_names_of_hosts_are_not_checked_if_the_algorithm_is_empty() -> None:
+    """So the Java client has it; librdkafka has a word for that."""
+    name = "ssl.endpoint.identification.algorithm"
+    assert read(**{f"kafka.{name}": ""}).get(name, "") == "none"
 
 
 def test_a_sink_has_its_own_transactional_ids() -> None:

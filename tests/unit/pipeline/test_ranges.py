@@ -1,6 +1,7 @@
 """Offsets are cut into tasks: all of them, none twice, and in the same way each time (X1)."""
 
 from itertools import pairwise
+from time import process_time
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,6 +62,16 @@ def test_there_are_no_more_pieces_than_offsets() -> None:
         orders(0, 7, 8),
     ]
     assert cut([], min_count=10, max_size=5) == []
+
+
+def test_many_partitions_are_cut_in_a_moment() -> None:
+    """Every micro-batch is planned anew."""
+    ranges = [
+        OffsetRange(TopicPartition("t", number), 0, 1_000 + number % 7) for number in range(10_000)
+    ]
+    before_s = process_time()
+    assert len(cut(ranges, min_count=19_999, max_size=None)) == 19_999
+    assert process_time() - before_s < 3
 
 
 @given(many_ranges(), st.none() | st.integers(1, 60), st.none() | st.integers(1, 2_000))

@@ -18,8 +18,16 @@ Identifier: [id = 1be2ee53-8e3d-4597-bd03-b49d7c857843]
 """
 
 
-def test_a_wrong_option_is_told_from_other_failures() -> None:
-    failure = failure_of(IN_A_WRITER)
+WITHOUT_TRACEBACK = """\
+[PYTHON_DATA_SOURCE_ERROR] Failed to initialize Python data source reader: \
+tidelog.pipeline.errors.OptionError: topc is no option; topic is one
+ SQLSTATE: 38000
+"""
+
+
+@pytest.mark.parametrize("message", [IN_A_WRITER, WITHOUT_TRACEBACK])
+def test_a_wrong_option_is_told_from_other_failures(message: str) -> None:
+    failure = failure_of(message)
     assert isinstance(failure, OptionError)
     assert str(failure) == "topc is no option; topic is one"
 

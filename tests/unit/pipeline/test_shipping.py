@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import venv
 import zipfile
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -14,6 +15,7 @@ from tidelog.pipeline.shipping import (
     NEEDED,
     WorkerPython,
     WorkersUnfit,
+    look_at_planner,
     pack,
     reason_of,
     require_fit,
@@ -89,6 +91,26 @@ def test_what_a_worker_lacks_is_said_with_the_command_that_brings_it() -> None:
         require_fit(pythons)
     assert "on b lacks confluent_kafka, crc32c" in str(raised.value)
     assert "/opt/python -m pip install confluent-kafka crc32c" in str(raised.value)
+
+
+def test_a_python_that_workers_have_and_the_driver_does_not_is_named() -> None:
+    with pytest.raises(WorkersUnfit, match=r"/nowhere/python is not there on .*driver's machine"):
+        look_at_planner("/nowhere/python")
+
+
+def test_a_python_that_does_not_run_next_to_the_driver_is_named() -> None:
+    with pytest.raises(WorkersUnfit, match=r"/bin/false does not run on .*driver's machine"):
+        look_at_planner("/bin/false")
+
+
+def test_what_a_planner_lacks_is_what_a_worker_would() -> None:
+    assert look_at_planner(sys.executable).missing == ()
+
+
+def test_a_planner_without_packages_says_what_it_lacks(tmp_path: Path) -> None:
+    venv.create(tmp_path, with_pip=False, symlinks=True)
+    bare = look_at_planner(str(tmp_path / "bin" / "python"))
+    assert set(bare.missing) == set(NEEDED)
 
 
 @pytest.mark.parametrize(

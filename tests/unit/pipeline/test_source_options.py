@@ -46,6 +46,13 @@ def test_defaults_are_sparks() -> None:
     assert stream().start == AtOffset(LATEST)
 
 
+def test_as_many_as_there_can_be_are_a_number() -> None:
+    """As jobs say it that want no limit."""
+    assert stream(maxOffsetsPerTrigger=str(2**63 - 1)).max_offsets_per_trigger == 2**63 - 1
+    with pytest.raises(OptionError, match="maxOffsetsPerTrigger"):
+        stream(maxOffsetsPerTrigger=str(2**63))
+
+
 def test_letters_may_have_either_case() -> None:
     assert stream(STARTINGOFFSETS="Earliest", includeheaders="TRUE").has_headers
     assert stream(STARTINGOFFSETS="Earliest").start == AtOffset(EARLIEST)

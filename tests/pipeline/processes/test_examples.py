@@ -11,7 +11,7 @@ import pytest
 from tests.support.clients import NewRecord, read_committed
 from tests.support.replicated_topics import ReplicatedTopics
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "pipeline"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "pipeline"
 TIMEOUT_S = 300
 AT_MS = 1_700_000_000_000
 

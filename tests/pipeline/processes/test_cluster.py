@@ -1,0 +1,164 @@
+"""Jobs on a standalone cluster of processes, whose workers have never heard of tidelog (X7)."""
+
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.jobs.every_pipeline import Report, Targets
+from tests.pipeline.jobs.killed_workers import end_of
+from tests.support.clients import numbered_records, read_committed
+from tests.support.replicated_topics import ReplicatedTopics
+from tests.support.spark_cluster import SparkCluster, python_without
+from tests.support.spark_job import run_job
+from tidelog.records.compiled import compiled
+
+OURS = ("tidelog", "pyspark_tidelog")
+PARTITION_COUNT = 3
+LARGE_COUNT = 2_000
+ANOTHER_VERSION = """\
+import collections, sys
+version = collections.namedtuple("version", "major minor micro releaselevel serial")
+sys.version_info = version(3, 99, 0, "final", 0)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with SparkCluster(tmp_path_factory.mktemp("spark")) as running:
+        yield running
+
+
+class Jobs:
+    """A topic, and all that a job on the cluster found in it and made of it."""
+
+    def __init__(self, topics: ReplicatedTopics) -> None:
+        self._topics = topics
+        self.topic = topics.create(partition_count=PARTITION_COUNT)
+        self.targets: Targets = {
+            "written": topics.create(partition_count=PARTITION_COUNT),
+            "unique": topics.create(),
+            "replayed": topics.create(partition_count=PARTITION_COUNT),
+            "counted": topics.create(),
+            "large": topics.create(partition_count=2),
+            "copied": topics.create(partition_count=2),
+        }
+        self.summary = [
+            [partition, count, count - 1, self._fill(self.topic, count, 100, partition)]
+            for partition, count in enumerate(range(100, 100 + PARTITION_COUNT))
+        ]
+        """Of each partition: number, count, last offset, checksum."""
+        for partition in range(2):
+            self._fill(self.targets["large"], LARGE_COUNT, 1_000, partition)
+
+    def _fill(self, topic: str, count: int, size_bytes: int, partition: int) -> int:
+        records = numbered_records(count, value_size_bytes=size_bytes, seed=str(partition))
+        self._topics.send(topic, records, partition=partition)
+        return sum(zlib.crc32(record.value or b"") for record in records)
+
+    def run(self, cluster: SparkCluster, folder: Path) -> None:
+        python = python_without(folder / "worker", *OURS)
+        self.there: Report = run_job(
+            "every_pipeline",
+            *(cluster.master, self._topics.bootstrap, self.topic),
+            *(str(folder / "made"), json.dumps(self.targets)),
+            environment={"PYSPARK_PYTHON": str(python)},
+        )
+
+    def committed(self, topic: str, partition: int = 0) -> list[tuple[bytes | None, bytes | None]]:
+        records = read_committed(self._topics.bootstrap, topic, partition)
+        return [(record.key, record.value) for record in records]
+
+    def end_offset(self, topic: str) -> int:
+        return end_of(self._topics.bootstrap, topic)
+
+
+@pytest.fixture(scope="module")
+def jobs(
+    cluster: SparkCluster, topics: ReplicatedTopics, tmp_path_factory: pytest.TempPathFactory
+) -> Jobs:
+    jobs = Jobs(topics)
+    jobs.run(cluster, tmp_path_factory.mktemp("jobs"))
+    return jobs
+
+
+def test_a_job_on_a_cluster_finds_what_was_sent(jobs: Jobs) -> None:
+    assert jobs.there["summary"]["partitions"] == jobs.summary
+
+
+def test_workers_run_the_tidelog_that_was_shipped_to_them(
+    cluster: SparkCluster, jobs: Jobs
+) -> None:
+    workers = jobs.there["summary"]["workers"]
+    assert len(workers) == len(cluster.workers)
+    for worker, (_python, file, is_compiled) in zip(cluster.workers, workers, strict=True):
+        assert Path(file).is_relative_to(worker.folder)
+        assert is_compiled == (compiled is not None)
+
+
+def test_batches_and_streams_write_on_a_cluster_what_they_read(jobs: Jobs) -> None:
+    for partition in range(PARTITION_COUNT):
+        sent = jobs.committed(jobs.topic, partition)
+        assert len(sent) == 100 + partition
+        for target in (jobs.targets["written"], jobs.targets["replayed"]):
+            assert jobs.committed(target, partition) == sent
+
+
+def test_every_pipeline_runs_on_a_cluster(jobs: Jobs) -> None:
+    everything = 100 + 101 + 102
+    assert jobs.there["rows"] == dict.fromkeys(
+        ("dedup", "archive", "replay", "aggregate"), everything
+    )
+    keys = [key for key, _value in jobs.committed(jobs.targets["unique"])]
+    assert sorted(map(int, filter(None, keys))) == [*range(102)]
+    [(_key, window)] = jobs.committed(jobs.targets["counted"])
+    assert json.loads(window or b"")["count"] == everything
+
+
+def test_a_task_whose_workers_were_killed_is_run_again_and_each_record_is_there_once(
+    jobs: Jobs,
+) -> None:
+    """X2. What the first attempt had written is in the log, and no part of what counts."""
+    killed = jobs.there["killed"]
+    first, last = killed["attempts"]
+    assert first == 0 < last
+    assert killed["killed"] > 0
+    assert killed["written_before"] > 0
+    for partition in range(2):
+        sent = jobs.committed(jobs.targets["large"], partition)
+        assert len(sent) == LARGE_COUNT
+        assert jobs.committed(jobs.targets["copied"], partition) == sent
+    assert jobs.end_offset(jobs.targets["copied"]) >= LARGE_COUNT + killed["written_before"]
+
+
+@pytest.fixture(scope="module")
+def reasons(cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Why sessions with these Pythons do not start, and one that wants too much memory."""
+    folder = tmp_path_factory.mktemp("unfit")
+    poor = python_without(folder / "poor", *OURS, "cramjam", "crc32c")
+    other = python_without(folder / "other", *OURS)
+    [packages] = (folder / "other").glob("lib/python*/site-packages")
+    (packages / "sitecustomize.py").write_text(ANOTHER_VERSION)
+    pythons = [str(poor), str(other), str(folder / "nowhere" / "python")]
+    answer: list[str] = run_job("unfit_workers", cluster.master, *pythons, environment={})
+    return answer
+
+
+def test_what_workers_lack_is_named_before_a_job_starts(reasons: list[str]) -> None:
+    assert "lacks cramjam, crc32c: '" in reasons[0]
+    assert "/poor/bin/python -m pip install cramjam crc32c'" in reasons[0]
+
+
+def test_workers_with_another_python_are_told_apart(reasons: list[str]) -> None:
+    assert "Spark's workers run Python 3.99 and the driver 3." in reasons[1]
+
+
+def test_a_python_that_workers_do_not_have_is_named(reasons: list[str]) -> None:
+    assert "/nowhere/python: set PYSPARK_PYTHON" in reasons[2]
+
+
+def test_a_job_that_no_worker_takes_does_not_wait_for_ever(reasons: list[str]) -> None:
+    assert "took a task within 1 s" in reasons[3]
+    assert "512g" in reasons[3]
