@@ -37,6 +37,8 @@ SCRIPTS = (
     "deduplication",
     "compaction",
     "spark_source",
+    "verify",
+    "spark_cores",
     "request_path",
     "fetch_path",
     "replicated_path",

@@ -14,14 +14,12 @@ import json
 import shutil
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from benchmarks.harness import Bench, run_script
-from benchmarks.process_stats import cpu_seconds, resident_mib
+from benchmarks.process_stats import FamilyWatch
 from benchmarks.results import Metric
 from benchmarks.subjects import TIDELOG
 from tests.support.broker_process import BrokerProcess
@@ -35,7 +33,7 @@ RECORD_COUNT = 10_000_000
 PRODUCE_COUNT = 1_000_000
 PARTITION_COUNT = 12
 CHECKPOINT_WITHIN_S = 60.0
-SAMPLE_INTERVAL_S = 0.2
+POLL_INTERVAL_S = 0.2
 
 
 def measure(bench: Bench) -> None:
@@ -97,7 +95,7 @@ def _wait_for_checkpoints(broker: BrokerProcess, count: int) -> None:
     while _committed(broker) < count:
         if time.monotonic() > give_up_at_s:
             raise TimeoutError("the broker has not written its high watermarks down")
-        time.sleep(SAMPLE_INTERVAL_S)
+        time.sleep(POLL_INTERVAL_S)
 
 
 def _committed(broker: BrokerProcess) -> int:
@@ -113,54 +111,13 @@ class _Command:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "tidelog", *arguments], stdout=subprocess.PIPE
         )
-        with _FamilyWatch(process.pid) as watch:
+        with FamilyWatch(process.pid) as watch:
             output, _ = process.communicate()
         assert process.returncode == 0, output
         self.printed: dict[str, Any] = json.loads(output)
         self.took_s = time.monotonic() - started_s
-        self.cpu_s = sum(watch.cpu_s.values())
+        self.cpu_s = watch.cpu_s
         self.peak_mib = watch.peak_mib
-
-
-class _FamilyWatch:
-    """Watches a process and all that come from it: Spark's JVM, and its Python workers."""
-
-    def __init__(self, pid: int) -> None:
-        self.peak_mib = 0.0
-        self.cpu_s: dict[int, float] = {}
-        self._pid = pid
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._stopped.wait(SAMPLE_INTERVAL_S):
-            resident = 0.0
-            for pid in _family(self._pid):
-                try:
-                    resident += resident_mib(pid)
-                    self.cpu_s[pid] = cpu_seconds(pid)
-                except (ProcessLookupError, FileNotFoundError):
-                    continue  # It has ended meanwhile.
-            self.peak_mib = max(self.peak_mib, resident)
-
-
-def _family(pid: int) -> Sequence[int]:
-    found = [pid]
-    for each in found:
-        try:
-            for task in Path(f"/proc/{each}/task").iterdir():
-                found += map(int, (task / "children").read_text("utf-8").split())
-        except (ProcessLookupError, FileNotFoundError):
-            continue
-    return found
 
 
 if __name__ == "__main__":
