@@ -44,8 +44,9 @@ SUITES = {
 ENVIRONMENTS = {"compatibility3": {"TIDELOG_SUBJECT": "tidelog3"}}
 
 # Suites that mostly wait for processes: a worker for each core, whole files at a time, because the
-# tests of a file may share a broker.
-PARALLEL = {"unit", "integration", "compatibility", "compatibility3"}
+# tests of a file may share a broker. Of the pipeline's, one worker has all that share the Spark
+# session (tests/pipeline/conftest.py).
+PARALLEL = {"unit", "integration", "compatibility", "compatibility3", "pipeline"}
 WORKERS = ["-n", "2", "--dist", "loadfile", "--maxprocesses", "2"]
 
 # Suites whose tests share nothing and take long: each test where there is room.
