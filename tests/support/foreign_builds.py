@@ -19,6 +19,7 @@ BUILD_TIMEOUT_S = 480
 
 def fetch_or_skip(folder: Path, *command: str) -> None:
     """Have `command` bring what a program needs; the test is skipped where it does not arrive."""
+    reason = ""
     for _attempt in range(FETCH_ATTEMPTS):
         try:
             done = run_whole(command, folder, timeout_s=FETCH_TIMEOUT_S)
