@@ -35,6 +35,9 @@ RETRIED = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
+    # With one replica there are enough. A leader says so to a producer whose coordinator, which it
+    # has asked, has yet to write down that all markers are written.
+    ErrorCode.NOT_ENOUGH_REPLICAS,
 }
 OLD, VERIFIES, ADDS = 9, 11, 12
 """Versions of Produce: without a code of its own for what may be aborted, with it, and the last."""
@@ -125,9 +128,16 @@ class Side:
                 }
             ],
         }
-        answer = self.ask(ApiKey.PRODUCE, version, values)
-        ((result,),) = (one.partition_responses for one in answer.responses)
-        self.note("produce", int(result.error_code), result.base_offset)
+        base_offset = -1
+
+        def ask() -> int:
+            nonlocal base_offset
+            answer = self.ask(ApiKey.PRODUCE, version, values)
+            ((result,),) = (one.partition_responses for one in answer.responses)
+            base_offset = result.base_offset
+            return int(result.error_code)
+
+        self.note("produce", self.until(ask), base_offset)
 
     def commit_offset(
         self, transactional_id: str, producer: tuple[int, int], *, version: int = 5
