@@ -12,7 +12,7 @@ from tidelog.client.errors import ClientError, ClusterUnreachable
 
 
 class AskedLeaders:
-    """Believes each hint once, and asks whichever broker answers from then on."""
+    """Believes each hint once, and asks from then on: one broker after the other, in turn."""
 
     def __init__(
         self,
@@ -35,7 +35,10 @@ class AskedLeaders:
         from tidelog.client.direct_metadata import ask_leader  # noqa: PLC0415 - loads kio
 
         problem: ClientError = ClusterUnreachable("no broker is known")
-        for address in self._known:
+        for address in tuple(self._known):
+            # A leader that was cut off takes itself for it still: ask somebody else next time.
+            self._known.remove(address)
+            self._known.append(address)
             try:
                 leader = ask_leader(address, topic, partition, timeout_s=self._timeout_s)
             except ClientError as error:

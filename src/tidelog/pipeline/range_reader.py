@@ -4,12 +4,15 @@
 
 Gaps are nothing special: offsets of markers, of aborted transactions, and of what compaction took
 away do not exist for a reader. What was there when the range was planned and is not any more is
-another matter (`DataLoss`).
+another matter (`DataLoss`). That a log begins behind an offset is believed at once. That it ends
+before one, a broker says as well that was cut off and does not know that others lead and have gone
+on, so whoever leads is asked again for some time.
 
 Brokers that want TLS or a password are read by librdkafka (`librdkafka_range.py`).
 """
 
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -41,6 +44,8 @@ ROW_BATCH_ROWS: Final = 64 * 1024
 _FETCH_BYTES: Final = 8 * 1024 * 1024
 _FETCH_WAIT_MS: Final = 500
 _REQUEST_TIMEOUT_MS: Final = 30_000
+_DOUBT_S: Final = 10.0
+_DOUBT_INTERVAL_S: Final = 0.2
 
 logger = logging.getLogger(__name__)
 
@@ -73,11 +78,12 @@ class RangeReader:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Raises DataLoss, PipelineError, ClientError."""
         start: int | None = self._wanted.start_offset
+        doubt = _Doubt()
         while start is not None:
             try:
                 yield from self._rows_from(start)
             except OffsetGone as gone:
-                start = self._behind(gone.offset)
+                start = self._behind(gone.offset, doubt)
             except TopicGone:
                 self._report(DataLoss(f"{self._wanted}: its topic does not exist any more"))
                 return
@@ -136,7 +142,7 @@ class RangeReader:
             retry_timeout_s=self._settings.read_timeout_ms / 1000,
         )
 
-    def _behind(self, offset: int) -> int | None:
+    def _behind(self, offset: int, doubt: "_Doubt") -> int | None:
         """Where to go on when `offset` is not there, None if there is nothing left of the range."""
         with TopicOffsets(
             self._settings.kafka.for_client(),
@@ -144,6 +150,9 @@ class RangeReader:
             timeout_s=self._settings.request_timeout_s,
         ) as offsets:
             begins = offsets.starts([self._wanted.partition])[self._wanted.partition]
+        if offset >= begins and doubt.is_left_about(offset):
+            time.sleep(_DOUBT_INTERVAL_S)
+            return offset
         self._report(DataLoss(f"{self._wanted}: {_what_is_missing(offset, begins)}"))
         return begins if offset < begins < self._wanted.end_offset else None
 
@@ -151,6 +160,20 @@ class RangeReader:
         if self._settings.fails_on_data_loss:
             raise loss
         logger.warning("records were missed: %s", loss.what)
+
+
+class _Doubt:
+    """Whether it may still turn out that a log has an offset which somebody said it has not."""
+
+    def __init__(self) -> None:
+        self._offset: int | None = None
+        self._since_s = 0.0
+
+    def is_left_about(self, offset: int) -> bool:
+        now_s = time.monotonic()
+        if offset != self._offset:
+            self._offset, self._since_s = offset, now_s
+        return now_s - self._since_s < _DOUBT_S
 
 
 def _what_is_missing(offset: int, begins: int) -> str:
