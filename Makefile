@@ -61,7 +61,7 @@ bench: $(VENV)/.dev spark-if-possible peers-if-possible ## Run the benchmarks; A
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 peers: python ## Fetch the jars of Apache Kafka, ZooKeeper and Spark's connector, which tests and benchmarks run beside us
-	@$(PYTHON) scripts/peers.py
+	@$(PYTHON) -P src/tidelog/lab/peers.py
 
 constraints: $(VENV)/.dev ## Resolve constraints.txt anew
 	@$(BIN)/python -m uv pip compile --quiet pyproject.toml --all-extras --universal \
@@ -82,7 +82,7 @@ python:
 	@"$(PYTHON)" -c "$(PYTHON_IS_NEW)" 2>/dev/null || { echo "tidelog needs Python 3.11 or newer with its venv module, and $(if $(PYTHON),$(PYTHON) is not that,none of $(PYTHON_CANDIDATES) is that): install one, or name it with make PYTHON=/path/to/python." >&2; exit 1; }
 
 peers-if-possible: python
-	@$(PYTHON) scripts/peers.py --optional || echo "Going on without what was not fetched."
+	@$(PYTHON) -P src/tidelog/lab/peers.py --optional || echo "Going on without what was not fetched."
 
 # 550 MB, and a Java with it; who only runs brokers does without.
 spark-if-possible: $(VENV)/.dev

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import confluent_kafka
 
-from scripts.peers import KAFKA_VERSION, why_kafka_is_unavailable
+from tidelog.lab.peers import KAFKA_VERSION, why_kafka_is_unavailable
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -43,7 +43,7 @@ from benchmarks.subjects import (
     running_cluster,
 )
 from benchmarks.tables import print_answer
-from scripts.peers import why_kafka_is_unavailable
+from tidelog.lab.peers import why_kafka_is_unavailable
 
 ROUNDS = 5
 WARM_UP_ROUNDS = 3

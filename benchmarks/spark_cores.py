@@ -13,8 +13,8 @@ from benchmarks.results import Metric
 from benchmarks.spark_reader import SparkReader
 from benchmarks.spark_source import ALONE, FILES, FORMATS, SIZES, fill, read_options
 from benchmarks.subjects import TIDELOG
-from scripts.peers import connector_jars
 from tests.support.broker_process import BrokerProcess
+from tidelog.lab.peers import connector_jars
 
 QUESTION = "How do rows a second grow from one core to two? (T7)"
 MASTERS = {"1 core": "local[1]", "2 cores": "local[2]"}

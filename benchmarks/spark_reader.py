@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from scripts.peers import connector_jars
+from tidelog.lab.peers import connector_jars
 from tidelog.pipeline.session import spark_session
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from benchmarks.load import ProduceTask
 from benchmarks.results import Metric, Target
 from benchmarks.spark_reader import benchmark_session, seconds_of_noop
 from benchmarks.subjects import TIDELOG, Subject
-from scripts.peers import connector_jars
 from tests.support.broker_process import BrokerProcess
 from tests.support.clients import create_topic
+from tidelog.lab.peers import connector_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

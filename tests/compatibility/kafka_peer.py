@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from scripts.peers import why_kafka_is_unavailable
 from tests.support.broker_process import BrokerProcess
 from tests.support.kafka_process import KafkaProcess
 from tests.support.kafka_tools import KafkaTools
 from tests.support.subject import SUBJECT
 from tests.support.three_brokers import ThreeBrokers
+from tidelog.lab.peers import why_kafka_is_unavailable
 
 Broker = BrokerProcess | KafkaProcess | ThreeBrokers
 StartBroker = Callable[[Path, Mapping[str, str]], Broker]

@@ -1,4 +1,4 @@
-"""`scripts/peers.py` fetches all or nothing, and says plainly what it lacks."""
+"""`lab/peers.py` fetches all or nothing, and says plainly what it lacks."""
 
 import stat
 import subprocess
@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.peers import KAFKA, PEERS, Peer
+from tidelog.lab import peers
+from tidelog.lab.peers import KAFKA, PEERS, Peer
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "peers.py"
+SCRIPT = Path(peers.__file__)
 COPY_TWO_JARS = """#!/bin/sh
 for argument in "$@"; do
   case "$argument" in -DoutputDirectory=*) folder="${argument#*=}" ;; esac
@@ -80,7 +81,7 @@ def _install(folder: Path, **scripts: str) -> None:
 
 def _run(programs: Path, tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(SCRIPT), *options],
+        [sys.executable, "-P", str(SCRIPT), *options],
         env={"PATH": str(programs), "TIDELOG_PEERS": str(tmp_path / "peers")},
         capture_output=True,
         text=True,

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from scripts.peers import why_kafka_is_unavailable
 from tests.support.clients import create_topic
 from tests.support.kafka_process import KafkaProcess
 from tests.support.ports import free_port
 from tests.support.topics import unused_name
 from tests.support.two_sources import TIDELOG, TwoSources
+from tidelog.lab.peers import why_kafka_is_unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

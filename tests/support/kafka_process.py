@@ -1,7 +1,7 @@
 """Apache Kafka as child processes, each broker and controller at once (KRaft): one, or three.
 
 The same interface as `BrokerProcess`, so that a test written for one runs on the other. The jars
-come from `scripts/peers.py`.
+come from `lab/peers.py`.
 """
 
 import subprocess
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from scripts.peers import kafka_libs
 from tests.support.ports import free_port
 from tests.support.server_process import ServerProcess
+from tidelog.lab.peers import kafka_libs
 
 NODE_ID = 1
 CLUSTER_ID = "dGlkZWxvZy1wZWVyLTAwMQ"

@@ -1,12 +1,12 @@
 """The same job through Spark's own Kafka source and through ours.
 
-`TIDELOG` always works; `OFFICIAL` where the connector's jars were fetched (`scripts/peers.py`).
+`TIDELOG` always works; `OFFICIAL` where the connector's jars were fetched (`lab/peers.py`).
 """
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from scripts.peers import connector_jars
+from tidelog.lab.peers import connector_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

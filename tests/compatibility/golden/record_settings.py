@@ -12,8 +12,8 @@ import json
 import subprocess
 from pathlib import Path
 
-from scripts.peers import KAFKA_VERSION
 from tests.support.kafka_process import java_command
+from tidelog.lab.peers import KAFKA_VERSION
 
 _FOLDER = Path(__file__).parent
 

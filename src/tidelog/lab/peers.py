@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Fetch the systems that tests and benchmarks run beside tidelog: Apache Kafka and others.
 
-`make peers` runs this file. It needs `mvn` and `java` on the machine and nothing else, not even
-tidelog's virtual environment, so only the standard library is used here. It is also the one place
-that knows where Kafka's jars are; `tests/support` asks it. (`lab/zookeeper.py` finds ZooKeeper's.)
+`tidelog bench peers fetch` runs it, and `make peers` runs this file as a program. It needs `mvn`
+and `java` on the machine and nothing else, not even tidelog's virtual environment, so only the
+standard library is used here. It is also the one place that knows where Kafka's jars are.
+(`lab/zookeeper.py` finds ZooKeeper's.)
 
     $TIDELOG_PEERS/kafka-4.3.0/     default of TIDELOG_PEERS: ~/.cache/tidelog/peers
         libs/*.jar
@@ -35,7 +36,7 @@ from pathlib import Path
 KAFKA_VERSION = "4.3.0"
 ZOOKEEPER_VERSION = "3.9.5"
 CONNECTOR_VERSION = "4.2.0"
-POMS = Path(__file__).resolve().parent.parent / "peers"
+POMS = Path(__file__).resolve().with_name("poms")
 MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 ERROR_LINES_MAX = 20
 PROGRESS_STEP = 10
@@ -115,8 +116,12 @@ def is_complete(folder: Path) -> bool:
 
 
 def main() -> int:
-    arguments = _parse_arguments()
-    return max(_provide(peer, is_optional=arguments.optional) for peer in PEERS)
+    return fetch_all(is_optional=_parse_arguments().optional)
+
+
+def fetch_all(*, is_optional: bool) -> int:
+    """Have every peer on this machine; the exit code."""
+    return max(_provide(peer, is_optional=is_optional) for peer in PEERS)
 
 
 def _provide(peer: Peer, *, is_optional: bool) -> int:
