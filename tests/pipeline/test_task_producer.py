@@ -4,14 +4,22 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from crc32c import crc32c
 
 from tests.support.clients import read_committed
 from tests.support.replicated_topics import ReplicatedTopics
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.sink import offered_guarantee
 from tidelog.pipeline.sink_options import SinkOptions, sink_options
-from tidelog.pipeline.task_producer import TaskIdentity, write_at_least_once, write_exactly_once
+from tidelog.pipeline.task_producer import (
+    TaskIdentity,
+    TaskResult,
+    write_at_least_once,
+    write_exactly_once,
+)
 
+WITHIN_S = 30.0
 LARGEST_BYTES = 1_048_576 - 128
 """Of a value that the Java client sends and brokers take, both as they are by default."""
 
@@ -30,10 +38,27 @@ class OneTask:
 
     def write(
         self, number: int, rows: Sequence[tuple[str, str]], *, run: str = "run", **kafka: str
-    ) -> None:
+    ) -> TaskResult:
         """`rows` are topics and values of a micro-batch."""
         identity = TaskIdentity(self._query, task=0, number=number, run=run)
-        write_exactly_once(self.options(**kafka), identity, [batch_of(rows)])
+        return write_exactly_once(self.options(**kafka), identity, [batch_of(rows)])
+
+    def begin(self, number: int, row: tuple[str, str]) -> Producer:
+        """A transaction with all that the task writes, which is not decided."""
+        producer = Producer(
+            {"bootstrap.servers": self._bootstrap, "transactional.id": f"{self._query}-other"}
+        )
+        producer.init_transactions(WITHIN_S)
+        producer.begin_transaction()
+        topic, value = row
+        producer.produce(topic, value)
+        group = Consumer({"bootstrap.servers": self._bootstrap, "group.id": f"{self._query}-0"})
+        metadata = group.consumer_group_metadata()
+        group.close()
+        said = f'[1, {len(value)}, {crc32c(value.encode(), crc32c(b""))}, "before"]'
+        done = TopicPartition(topic, 0, number + 1, metadata=said)
+        producer.send_offsets_to_transaction([done], metadata, WITHIN_S)
+        return producer
 
     def written(self, topic: str) -> list[bytes | None]:
         return [each.value for each in read_committed(self._bootstrap, topic, 0)]
@@ -72,6 +97,35 @@ def test_a_micro_batch_before_the_one_that_was_written_is_refused(
         task.write(4, [(topic, "4")], run="given up")
     assert "transactionalIdPrefix" in str(refused.value)
     assert task.written(topic) == [b"4", b"5"]
+
+
+def test_a_mark_that_is_not_to_be_seen_yet_is_waited_for(
+    topics: ReplicatedTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka shows in a group what a transaction committed some time after it has ended."""
+    topic = topics.create()
+    task = OneTask(topics, f"query-{topic}")
+    task.write(0, [(topic, "0")])
+    undecided = [task.begin(1, (topic, "1"))]
+
+    def wait(_seconds: float) -> None:
+        while undecided:
+            undecided.pop().commit_transaction(WITHIN_S)
+
+    monkeypatch.setattr("tidelog.pipeline.task_producer.time.sleep", wait)
+    task.write(1, [(topic, "1")], run="again")
+    assert task.written(topic) == [b"0", b"1"]
+
+
+def test_an_attempt_after_one_that_could_not_tell_the_driver_tells_it(
+    topics: ReplicatedTopics,
+) -> None:
+    """Otherwise nobody looks for tasks that the query had before."""
+    topic = topics.create()
+    task = OneTask(topics, f"query-{topic}")
+    assert task.write(0, [(topic, "0")]).is_first_of_run
+    assert task.write(0, [(topic, "0")]).is_first_of_run
+    assert not task.write(1, [(topic, "1")]).is_first_of_run
 
 
 def test_rows_may_be_as_large_as_with_the_java_client(topics: ReplicatedTopics) -> None:

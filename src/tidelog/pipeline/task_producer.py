@@ -64,6 +64,15 @@ _CALL_S: Final = 60.0
 _RETRY_S: Final = 0.1
 _INSIST_S: Final = 120.0
 _FINGERPRINT_END: Final = 1 << 64
+# Of a group's coordinator, who knows in a moment. librdkafka does not call these retriable.
+_PASSING: Final = frozenset(
+    {
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "COORDINATOR_NOT_AVAILABLE",
+        "NOT_COORDINATOR",
+        "UNSTABLE_OFFSET_COMMIT",
+    }
+)
 
 
 class Written(NamedTuple):
@@ -137,23 +146,48 @@ def write_exactly_once(
         return _Transaction(options, identity).write(batches)
 
 
-def find_mark(client: AdminClient, group: str) -> Mark | None:
-    """What the group of a task keeps. Raises KafkaException, PipelineError.
+def settled_mark(client: AdminClient, group: str, topic: str | None) -> Mark | None:
+    """What the group of a task keeps, when it is decided. Raises KafkaException, PipelineError.
 
-    It has an offset for each topic that a micro-batch has ever left its mark with.
+    That a transaction has ended is known before what it committed to a group is to be seen there:
+    Kafka does that later. Who asks for all of a group is not told of a place that had nothing
+    before; who asks for the place is. `topic` is where it would be, if that is known.
     """
-    found = [each for each in insist(partial(_committed, client, group)) if each.offset > 0]
+    places = [None] if topic is None else [None, [TopicPartition(topic, 0)]]
+    for each in places:
+        mark = _mark(client, ConsumerGroupTopicPartitions(group, each), is_settled=True)
+        if mark is not None:
+            return mark
+    return None
+
+
+def last_mark(client: AdminClient, group: str) -> Mark | None:
+    """The same, without what is not decided: of a task that nobody runs any more."""
+    return _mark(client, ConsumerGroupTopicPartitions(group), is_settled=False)
+
+
+def _mark(
+    client: AdminClient, wanted: ConsumerGroupTopicPartitions, *, is_settled: bool
+) -> Mark | None:
+    """It has an offset for each topic that a micro-batch has ever left its mark with."""
+    found = insist(partial(_committed, client, wanted, is_settled=is_settled))
     if not found:
         return None
     last = max(found, key=lambda each: each.offset)
-    return Mark(last.offset - 1, *_told(group, last.metadata or ""))
+    return Mark(last.offset - 1, *_told(wanted.group_id, last.metadata or ""))
 
 
-def _committed(client: AdminClient, group: str) -> list[TopicPartition]:
+def _committed(
+    client: AdminClient, wanted: ConsumerGroupTopicPartitions, *, is_settled: bool
+) -> list[TopicPartition]:
     asked = client.list_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(group)], require_stable=True, request_timeout=_CALL_S
+        [wanted], require_stable=is_settled, request_timeout=_CALL_S
     )
-    return asked[group].result().topic_partitions or []
+    found = asked[wanted.group_id].result().topic_partitions or []
+    for each in found:
+        if each.error is not None:
+            raise KafkaException(each.error)
+    return [each for each in found if each.offset > 0]
 
 
 def _told(group: str, metadata: str) -> tuple[Written, str]:
@@ -184,13 +218,18 @@ class _Transaction:
     def write(self, batches: Iterable[pa.RecordBatch]) -> TaskResult:
         insist(partial(self._producer.init_transactions, _CALL_S))
         with AdminClient({**self._options.kafka.for_client()}) as client:
-            mark = find_mark(client, self._identity.name)
+            mark = settled_mark(client, self._identity.name, self._options.topic)
         if mark is not None and mark.number >= self._identity.number:
             self._require_last(mark.number)
             written = self._require_same(mark.written, batches)
         else:
             written = self._write_anew(batches)
-        is_known = mark is not None and mark.run == self._identity.run
+        # Of this micro-batch, an attempt that died before it could tell the driver left a mark.
+        is_known = (
+            mark is not None
+            and mark.run == self._identity.run
+            and mark.number < self._identity.number
+        )
         # Who has no rows leaves no mark, and would be new for ever.
         return TaskResult(written, is_first_of_run=bool(written.row_count) and not is_known)
 
@@ -236,7 +275,9 @@ class _Transaction:
                 f"before with {before.row_count} rows of {before.size_bytes} bytes, and now has "
                 f"{_difference(now, before)}: start the query with the code and the "
                 "options that it had when it was stopped (minPartitions, maxRecordsPerPartition, "
-                "spark.sql.shuffle.partitions), once; then they may change"
+                "spark.sql.shuffle.partitions), once; then they may change. Where rows cannot come "
+                "again as they were (rand(), uuid()), set deliveryGuarantee to at-least-once for "
+                "one start: all of the micro-batch is written once more"
             )
         return before
 
@@ -403,12 +444,14 @@ def _settings(options: SinkOptions) -> dict[str, Any]:
 
 
 def insist(call: Callable[[], T]) -> T:
-    """Again and again while librdkafka says that it may help."""
+    """Again and again while it may help."""
     give_up_at = time.monotonic() + _INSIST_S
     while True:
         try:
             return call()
         except KafkaException as exception:
-            if not exception.args[0].retriable() or time.monotonic() > give_up_at:
+            error = exception.args[0]
+            is_passing = error.retriable() or error.name() in _PASSING
+            if not is_passing or time.monotonic() > give_up_at:
                 raise
             time.sleep(_RETRY_S)

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from tidelog.client.translation import translated
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.kafka_settings import KafkaSettings
-from tidelog.pipeline.task_producer import TaskIdentity, TaskResult, find_mark, insist
+from tidelog.pipeline.task_producer import TaskIdentity, TaskResult, insist, last_mark
 
 _ASKED_WITHIN_S: Final = 30.0
 
@@ -46,7 +46,7 @@ def require_no_others(kafka: KafkaSettings, messages: Sequence[WriterCommitMessa
     identity = told[0].identity
     with translated(kafka.bootstrap), AdminClient({**kafka.for_client()}) as client:
         for task, group in _tasks_beyond(client, identity.write, len(messages)):
-            mark = find_mark(client, group)
+            mark = last_mark(client, group)
             if mark is not None and mark.number == identity.number:
                 raise PipelineError(
                     f"{mark.written.row_count} rows of micro-batch {identity.number} are written "
