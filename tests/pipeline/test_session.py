@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 
 from tests.support.ports import free_port
@@ -62,6 +63,12 @@ def test_the_environment_is_left_as_it_was(spark: "SparkSession") -> None:
 def test_workers_run_the_drivers_python(spark: "SparkSession") -> None:
     numbers = spark.sparkContext.parallelize([1], 1)
     assert numbers.map(lambda _: __import__("sys").executable).collect() == [sys.executable]
+
+
+def test_workers_import_the_pyspark_that_is_installed(spark: "SparkSession") -> None:
+    """Not Spark's archive of it, which each of them would compile."""
+    numbers = spark.sparkContext.parallelize([1], 1)
+    assert numbers.map(lambda _: __import__("pyspark").__file__).collect() == [pyspark.__file__]
 
 
 def test_a_local_session_listens_on_this_machine_only(spark: "SparkSession") -> None:

@@ -1,7 +1,8 @@
 """Spark sessions that start with nothing but `pip install 'tidelog[pipeline]'`.
 
 What a user would otherwise have to know and set: which Java, which Python the workers run, which
-address to bind to, how to keep Spark quiet, and what executors lack (`java.py`, `shipping.py`).
+address to bind to, how to keep Spark quiet, and what executors lack (`java.py`, `shipping.py`,
+`worker_python.py`).
 
 Whatever the user has set wins: `settings` over everything here, `PYSPARK_PYTHON` and
 `SPARK_LOCAL_IP` over what would be set for the start. Spark's log is off unless it is asked for,
@@ -15,6 +16,7 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.pipeline.cached_files import cached_text
@@ -22,6 +24,7 @@ from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.java import find_java, java_home
 from tidelog.pipeline.registration import register, require_extra
 from tidelog.pipeline.shipping import ship
+from tidelog.pipeline.worker_python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -219,13 +222,23 @@ def _variables(master: str) -> dict[str, str]:
     """What Spark takes from the environment alone, and only when it starts."""
     chosen = {
         "JAVA_HOME": str(java_home(find_java())),
-        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable,
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or _python(master),
         # Not the user's, which may be a notebook. Spark runs data sources with it, to plan.
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
     if _is_on_this_machine(master):
         chosen["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP") or _LOOPBACK
     return chosen
+
+
+def _python(master: str) -> str:
+    """For workers. Those of a cluster are elsewhere, where there is no script of ours."""
+    if not is_local(master):
+        return sys.executable
+    import pyspark  # noqa: PLC0415 - needs the extra
+
+    folder = Path(pyspark.__file__).parent
+    return str(worker_python(pyspark=folder, spark_home=os.environ.get("SPARK_HOME")))
 
 
 def _is_on_this_machine(master: str) -> bool:

@@ -9,6 +9,9 @@ A stream's life on the driver:
                         │ how far the next micro-batch goes             │
                         └ with `start` being where the last one ended,  ┘ which is done by then:
                           what is before it may be committed to a group
+
+Each stream is planned in a new process, which waits for what is imported here: what only archives
+and sinks need is imported by those.
 """
 
 import logging
@@ -50,8 +53,6 @@ from tidelog.pipeline.offsets import (
 from tidelog.pipeline.range_reader import RangeReader, ReadSettings
 from tidelog.pipeline.ranges import OffsetRange, cut, ranges_between
 from tidelog.pipeline.rows import ddl
-from tidelog.pipeline.segment_source import SegmentReader, segment_options
-from tidelog.pipeline.sink import TopicStreamWriter, TopicWriter, offered_guarantee
 from tidelog.pipeline.sink_options import Guarantee, SinkOptions, sink_options
 from tidelog.pipeline.source_cluster import SourceCluster
 from tidelog.pipeline.source_options import SourceOptions, batch_options, stream_options
@@ -75,6 +76,8 @@ class TidelogDataSource(DataSource):
     @in_a_sentence()
     def reader(self, schema: StructType) -> DataSourceReader:
         if "path" in self.options:
+            from tidelog.pipeline.segment_source import SegmentReader, segment_options  # noqa: PLC0415
+
             return SegmentReader(segment_options(self.options))
         return TopicReader(batch_options(self.options))
 
@@ -84,6 +87,8 @@ class TidelogDataSource(DataSource):
 
     @in_a_sentence()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from tidelog.pipeline.sink import TopicWriter, offered_guarantee  # noqa: PLC0415
+
         options = self._sink_options(schema, overwrite=overwrite)
         return TopicWriter(options, offered_guarantee(options))
 
@@ -91,6 +96,8 @@ class TidelogDataSource(DataSource):
     def streamWriter(  # noqa: N802 - Spark's
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
+        from tidelog.pipeline.sink import TopicStreamWriter, offered_guarantee  # noqa: PLC0415
+
         options = self._sink_options(schema, overwrite=overwrite)
         guarantee = offered_guarantee(options)
         self._require_marks_are_kept(options, guarantee)
