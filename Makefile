@@ -24,8 +24,8 @@ INSTALL_BY_PIP = PIP_CONSTRAINT=$(CONSTRAINTS) $(BIN)/python -m pip install \
 	--disable-pip-version-check --quiet
 
 # Else every start does it again where Python is told not to write (PYTHONDONTWRITEBYTECODE), and the
-# first one everywhere: a tenth of a second for each broker.
-COMPILE = $(BIN)/python -m compileall -q src
+# first one everywhere: a tenth of a second for each broker, half a second for each of Spark's workers.
+COMPILE = $(BIN)/python -m compileall -qq -j 0 src $(VENV)/lib || true
 
 .DEFAULT_GOAL := help
 .PHONY: help setup up test simulate lint check format bench peers constraints settings scenarios-update clean
@@ -105,7 +105,7 @@ $(VENV)/.uv: $(CONSTRAINTS) | $(BIN)/python
 
 $(VENV)/.run: $(MANIFESTS) $(VENV)/.uv
 	@echo "Installing tidelog"
-	@$(INSTALL) --compile-bytecode --editable . || $(INSTALL_BY_PIP) --editable .
+	@$(INSTALL) --editable . || $(INSTALL_BY_PIP) --editable .
 	@$(COMPILE)
 	@touch $@
 
@@ -118,4 +118,5 @@ $(VENV)/.dev: $(MANIFESTS) $(VENV)/.uv
 $(VENV)/.spark: $(VENV)/.dev
 	@echo "Installing Spark"
 	@$(INSTALL) --requirements pyproject.toml --extra pipeline || $(INSTALL_BY_PIP) --editable '.[dev,pipeline]'
+	@$(COMPILE)
 	@touch $@
