@@ -89,6 +89,7 @@ def test_what_was_archived_is_what_a_consumer_reads(
     spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
 ) -> None:
     topic = filled(topics, 60)
+    topics.send_aborted(topic, NewRecord(b"key", b"taken back", FIRST_MS, ()))
     outcome, _ = archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
     assert (outcome.row_count, outcome.lag) == (120, 0)
     frame = archived(spark, str(tmp_path))

@@ -74,6 +74,7 @@ def test_duplicates_are_dropped_across_micro_batches_and_restarts(
         ids = range(partition * 30, partition * 30 + 30)
         twice = [record(number, guid) for number, guid in enumerate([*ids, *ids])]
         topics.send(source, twice, partition=partition)
+    topics.send_aborted(source, record(60, 1_000))
     seen: list[Progress] = []
     first = dedup(
         spark,

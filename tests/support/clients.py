@@ -120,6 +120,25 @@ def send(
         raise DeliveryFailed(str(failures[0]) if failures else "not acknowledged in time")
 
 
+def send_aborted(bootstrap: str, topic: str, record: NewRecord, *, partition: int) -> None:
+    """In a transaction that is aborted when the record is in the log."""
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "log_level": 0, "transactional.id": f"aborts-{topic}"}
+    )
+    producer.init_transactions(CLIENT_TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(
+        topic,
+        record.value,
+        record.key,
+        partition=partition,
+        timestamp=record.timestamp_ms,
+        headers=list(record.headers),
+    )
+    assert producer.flush(CLIENT_TIMEOUT_S) == 0
+    producer.abort_transaction(CLIENT_TIMEOUT_S)
+
+
 def read_partition(bootstrap: str, topic: str, partition: int) -> list[StoredRecord]:
     """Every record from the start of the log to the high watermark as it is now."""
     consumer = Consumer(

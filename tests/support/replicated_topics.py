@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from tests.support.clients import NewRecord, send
+from tests.support.clients import NewRecord, send, send_aborted
 from tests.support.three_brokers import BROKER_IDS, ThreeBrokers
 from tests.support.topics import unused_name
 from tidelog.client.admin import Admin
@@ -33,6 +33,10 @@ class ReplicatedTopics:
     def send(self, topic: str, records: Iterable[NewRecord], *, partition: int = 0) -> None:
         """Return once every record is on every replica that is in sync."""
         send(self.bootstrap, topic, records, partition=partition, settings={"acks": "all"})
+
+    def send_aborted(self, topic: str, record: NewRecord, *, partition: int = 0) -> None:
+        """A record of a transaction that was taken back. It is in the log all the same."""
+        send_aborted(self.bootstrap, topic, record, partition=partition)
 
     def alter_brokers(self, settings: Mapping[str, str]) -> None:
         """For all of them, from now on."""

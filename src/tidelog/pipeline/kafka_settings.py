@@ -19,6 +19,8 @@ from tidelog.pipeline.errors import OptionError
 
 PREFIX: Final = "kafka."
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
+COMMITTED: Final = {"kafka.isolation.level": "read_committed"}
+"""For jobs that hand on what they read: what was aborted would be written for good."""
 
 # As Spark refuses them: the source and the sink decide these.
 _NOT_FOR_READERS: Final = {

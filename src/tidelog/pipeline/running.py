@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.pipeline.errors import OptionError, PipelineError
+from tidelog.pipeline.kafka_settings import COMMITTED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -204,8 +205,12 @@ def observed_count(progress: Mapping[str, Any], observation: str, name: str) -> 
 def topic_stream(
     spark: "SparkSession", topic: str, kafka: Mapping[str, str], *, batch_records: int
 ) -> "DataFrame":
-    """All of a topic with its headers, from the beginning, in micro-batches of that many."""
+    """All of a topic with its headers, from the beginning, in micro-batches of that many.
+
+    Only what was committed, unless `kafka` says otherwise.
+    """
     options = {
+        **COMMITTED,
         **kafka,
         "subscribe": topic,
         "startingOffsets": "earliest",

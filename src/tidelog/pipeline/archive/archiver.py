@@ -46,6 +46,7 @@ from tidelog.pipeline.archive.planning import (
     taken,
 )
 from tidelog.pipeline.errors import DataLoss, OptionError
+from tidelog.pipeline.kafka_settings import COMMITTED
 from tidelog.pipeline.offsets import to_checkpoint
 from tidelog.pipeline.ranges import OffsetRange, cut, ranges_between
 from tidelog.pipeline.source_cluster import SourceCluster
@@ -79,6 +80,11 @@ class ArchiveSettings:
     max_delay_s: float = MAX_DELAY_S
     allows_loss: bool = False
     """Go on behind records that retention has removed before they were archived."""
+
+    @property
+    def source(self) -> dict[str, str]:
+        """Options of the source: only what was committed, unless `kafka` says otherwise."""
+        return {**COMMITTED, **self.kafka}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +178,7 @@ def _require_empty(settings: ArchiveSettings) -> None:
 
 
 def _topic_id(settings: ArchiveSettings) -> str | None:
-    kafka = stream_options({**settings.kafka, "subscribe": settings.topic}).kafka
+    kafka = stream_options({**settings.source, "subscribe": settings.topic}).kafka
     with TopicOffsets(
         kafka.for_client(), is_committed_only=False, timeout_s=_ASKED_WITHIN_S
     ) as offsets:
@@ -183,7 +189,7 @@ def _topic_id(settings: ArchiveSettings) -> str | None:
 def _reader(
     spark: "SparkSession", settings: ArchiveSettings, options: Mapping[str, str]
 ) -> "DataFrame":
-    reader = spark.read.format("tidelog").options(**settings.kafka)
+    reader = spark.read.format("tidelog").options(**settings.source)
     if not options:
         reader = reader.option("subscribe", settings.topic)
     return reader.options(**options).option("includeHeaders", "true").load()
@@ -206,7 +212,7 @@ class Archiver:
         self._clock_s = clock_s
         self._files = ArchiveFiles(settings.root)
         self._waiting_since_s: dict[int, float] = {}
-        options = {**settings.kafka, "subscribe": settings.topic}
+        options = {**settings.source, "subscribe": settings.topic}
         self._cluster = SourceCluster(stream_options(options))
         self._allows_loss = settings.allows_loss
         self.manifest = manifest
