@@ -18,7 +18,7 @@ from tidelog.cli.output import complain, print_heading
 from tidelog.lab.errors import StartCancelled
 
 if TYPE_CHECKING:
-    from tidelog.lab.mortal_cluster import MortalCluster
+    from tidelog.lab.local_cluster import LocalCluster
     from tidelog.lab.passage import PassageOutcome, Watcher
 
 FolderOption: TypeAlias = Annotated[
@@ -64,7 +64,7 @@ def run_lab(
 def run_on_cluster(
     folder: Path,
     interrupts: Interrupts,
-    run: "Callable[[MortalCluster, Watcher], PassageOutcomeT]",
+    run: "Callable[[LocalCluster, Watcher], PassageOutcomeT]",
     *,
     broker_count: int,
     coordination: str,
@@ -72,11 +72,11 @@ def run_on_cluster(
     record_count: int,
 ) -> PassageOutcomeT:
     """`run` on a cluster that is started for it and stopped behind it."""
-    from tidelog.lab.mortal_cluster import MortalCluster  # noqa: PLC0415 - loads clients
+    from tidelog.lab.local_cluster import LocalCluster  # noqa: PLC0415 - loads clients
     from tidelog.lab.passage import Watcher  # noqa: PLC0415
 
     is_cancelled = interrupts.at_least(1)
-    cluster = MortalCluster(folder, coordination, is_cancelled)
+    cluster = LocalCluster.of_tidelog(folder, coordination, is_cancelled)
     with records_progress(record_count) as on_progress:
         try:
             on_progress("starting the cluster", 0)

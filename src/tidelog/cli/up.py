@@ -106,6 +106,7 @@ def run(
         port=port,
         coordination=require_coordination(coordination),
         settings=chosen_settings(count, profile, dict(map(parse_assignment, assignments))),
+        of_each={},
     )
     with Interrupts() as interrupts:
         began = time.monotonic()

@@ -9,7 +9,7 @@ What runs is watched by `watch.py`, and stopped by anybody (`running.py`).
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.properties import read_properties
@@ -17,15 +17,16 @@ from tidelog.lab.errors import AlreadyRunning, FolderUnusable
 from tidelog.lab.folder import ClusterFolder
 from tidelog.lab.plan import SQLITE, ClusterPlan
 from tidelog.lab.ports import choose_ports
-from tidelog.lab.running import forget_brokers, running_brokers
+from tidelog.lab.running import forget_some, replace_states, running_brokers
 from tidelog.lab.starting import (
     Patience,
+    Place,
     StartedBroker,
     spawn,
     wait_until_acquainted,
     wait_until_ready,
 )
-from tidelog.lab.state import BrokerState, write_state
+from tidelog.lab.state import BrokerState, read_state, write_state
 
 
 def start_cluster(
@@ -38,19 +39,49 @@ def start_cluster(
     _require_nameable(folder)
     for broker_id in plan.broker_ids:
         BrokerConfig.load(plan.properties_of(folder, broker_id, plan.port))
+
+    def prepare() -> list[Place]:
+        _require_idle(folder)
+        _require_same_coordination(folder, plan)
+        return [
+            prepare_broker(folder, plan, broker_id, port)
+            for broker_id, port in zip(plan.broker_ids, _ports(plan), strict=True)
+        ]
+
+    return start_brokers(folder, prepare, patience)
+
+
+def prepare_broker(folder: ClusterFolder, plan: ClusterPlan, broker_id: int, port: int) -> Place:
+    """Write its properties file; a broker that was there before keeps its logs."""
+    folder.log_dir(broker_id).mkdir(parents=True, exist_ok=True)
+    write_properties(folder, broker_id, plan.properties_of(folder, broker_id, port))
+    return Place(broker_id, plan.host, port)
+
+
+def write_properties(folder: ClusterFolder, broker_id: int, properties: Mapping[str, str]) -> None:
+    lines = [f"{name}={_escaped(value)}\n" for name, value in properties.items()]
+    folder.properties_file(broker_id).write_text("".join(lines), encoding="utf-8")
+
+
+def start_brokers(
+    folder: ClusterFolder, prepare: Callable[[], Sequence[Place]], patience: Patience
+) -> tuple[StartedBroker, ...]:
+    """Start those that `prepare` has made ready, beside those that run; after a failure none does.
+
+    `prepare` is called while nobody else starts or stops brokers here.
+    """
     started: list[StartedBroker] = []
     try:
         with folder.locked():
-            _require_idle(folder)
-            _require_same_coordination(folder, plan)
-            ports = _ports(plan)
-            for broker_id, port in zip(plan.broker_ids, ports, strict=True):
-                _write_properties(folder, plan, broker_id, port)
-                started.append(spawn(folder, broker_id, host=plan.host, port=port))
-            write_state(folder.state_file, _states(started))
+            places = prepare()
+            others = _others(folder, places)
+            for place in places:  # Who has been started is known if the next one cannot be.
+                started += [spawn(folder, place.broker_id, host=place.host, port=place.port)]
+            write_state(folder.state_file, (*others, *_states(started)))
         wait_until_ready(folder, started, patience)
         wait_until_acquainted(folder, started, patience)
-        write_state(folder.state_file, _states(started))
+        with folder.locked():
+            replace_states(folder, _states(started))
     except OSError as error:
         _give_up(folder, started)
         raise FolderUnusable(folder.root, error.strerror or str(error)) from error
@@ -58,6 +89,14 @@ def start_cluster(
         _give_up(folder, started)
         raise
     return tuple(started)
+
+
+def _others(folder: ClusterFolder, places: Sequence[Place]) -> tuple[BrokerState, ...]:
+    """Whom the state file names already; nobody of a cluster that has ended."""
+    starting = {place.broker_id for place in places}
+    if not running_brokers(folder):
+        return ()
+    return tuple(each for each in read_state(folder.state_file) if each.id not in starting)
 
 
 def _states(brokers: Sequence[StartedBroker]) -> tuple[BrokerState, ...]:
@@ -70,20 +109,13 @@ def _give_up(folder: ClusterFolder, brokers: Sequence[StartedBroker]) -> None:
     for broker in brokers:
         broker.child.wait()  # Nothing survives SIGKILL.
     if brokers:
-        forget_brokers(folder)
+        forget_some(folder, [broker.state.id for broker in brokers])
 
 
 def _ports(plan: ClusterPlan) -> Sequence[int]:
-    if "listeners" in plan.settings:
+    if "listeners" in plan.settings or any("listeners" in each for each in plan.of_each.values()):
         return [plan.port] * plan.broker_count  # The broker says where it is, or what is wrong.
     return choose_ports(plan.host, first_port=plan.port, count=plan.broker_count)
-
-
-def _write_properties(folder: ClusterFolder, plan: ClusterPlan, broker_id: int, port: int) -> None:
-    folder.log_dir(broker_id).mkdir(parents=True, exist_ok=True)
-    properties = plan.properties_of(folder, broker_id, port)
-    lines = [f"{name}={_escaped(value)}\n" for name, value in properties.items()]
-    folder.properties_file(broker_id).write_text("".join(lines), encoding="utf-8")
 
 
 def _require_idle(folder: ClusterFolder) -> None:

@@ -68,7 +68,7 @@ _TOPIC_SETTINGS: Final = {"min.insync.replicas": "2", "segment.bytes": "1048576"
 
 
 class BreakableCluster(Protocol):
-    """What is done to brokers, and what they say. `MortalCluster` is one."""
+    """What is done to brokers, and what they say. `LocalCluster` is one."""
 
     @property
     def bootstrap(self) -> str: ...

@@ -26,7 +26,7 @@ from tidelog.client.errors import ClientError
 from tidelog.client.membership import TopicView
 from tidelog.lab.errors import LabError, StartCancelled
 from tidelog.lab.fault_schedule import Deed, Fault, Victim
-from tidelog.lab.mortal_cluster import MortalCluster
+from tidelog.lab.local_cluster import LocalCluster
 from tidelog.lab.record_names import UNKNOWN_RECORD, RecordId, identify_record
 from tidelog.lab.replica_files import first_difference, stored_batches
 from tidelog.lab.verdict import PartitionVerdict, judge
@@ -148,7 +148,7 @@ class _FaultLab:
     def __init__(self, run: FaultRun, watcher: Watcher) -> None:
         self._run = run
         self._watcher = watcher
-        self._cluster = MortalCluster(run.folder, run.coordination, watcher.is_cancelled)
+        self._cluster = LocalCluster.of_tidelog(run.folder, run.coordination, watcher.is_cancelled)
         self._outcome = Outcome()
         self._began_at = time.monotonic()
         self._acknowledgements: Acknowledgements | None = None

@@ -6,6 +6,7 @@ DIR/
   coordination.db         the embedded coordinator of all brokers, unless they use ZooKeeper
   broker-1/
     server.properties     the settings it was started with
+    command.json          how it is started, if it is not one of ours
     broker.pid
     broker.log            its stdout and stderr; broker.log.1 is the one before
     logs/                 its log.dirs
@@ -53,6 +54,9 @@ class ClusterFolder:
 
     def properties_file(self, broker_id: int) -> Path:
         return self.broker_folder(broker_id) / "server.properties"
+
+    def command_file(self, broker_id: int) -> Path:
+        return self.broker_folder(broker_id) / "command.json"
 
     def pid_file(self, broker_id: int) -> Path:
         return self.broker_folder(broker_id) / "broker.pid"

@@ -53,7 +53,7 @@ _FOUND_WITHIN_S: Final = 180.0
 
 
 class KillableCluster(Protocol):
-    """What is done to brokers. `MortalCluster` is one."""
+    """What is done to brokers. `LocalCluster` is one."""
 
     @property
     def bootstrap(self) -> str: ...

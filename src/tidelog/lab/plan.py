@@ -67,7 +67,8 @@ _BROKERS_NEEDED: Final = {Profile.RELIABLE: 3}
 class ClusterPlan:
     """What to start: brokers 1..N on `port`, `port` + 1, ...; port 0 is any that are free.
 
-    `coordination` is `sqlite` or `zookeeper:HOST:PORT,.../CHROOT`; `settings` are of all brokers.
+    `coordination` is `sqlite` or `zookeeper:HOST:PORT,.../CHROOT`; `settings` are of all brokers,
+    `of_each` those that single ones have instead, by number.
     """
 
     broker_count: int
@@ -75,6 +76,7 @@ class ClusterPlan:
     port: int
     coordination: str
     settings: Mapping[str, str]
+    of_each: Mapping[int, Mapping[str, str]]
 
     @property
     def broker_ids(self) -> range:
@@ -94,6 +96,7 @@ class ClusterPlan:
             if is_sqlite
             else self.coordination,
             "node.id": str(broker_id),
+            **self.of_each.get(broker_id, {}),
         }
 
     def _metrics_port_of(self, broker_id: int) -> dict[str, str]:

@@ -106,7 +106,7 @@ def restart_broker(
             )
         choose_ports(before.host, first_port=before.port, count=1)
         started = spawn(folder, broker_id, host=before.host, port=before.port)
-        _replace_state(folder, started.state)
+        replace_states(folder, [started.state])
     try:
         wait_until_ready(folder, [started], patience)
         wait_until_acquainted(folder, [started], patience)
@@ -127,12 +127,22 @@ def forget_brokers(folder: ClusterFolder) -> None:
     folder.state_file.unlink(missing_ok=True)
 
 
-def _replace_state(folder: ClusterFolder, changed: BrokerState) -> None:
+def forget_some(folder: ClusterFolder, broker_ids: Iterable[int]) -> None:
+    """Remove what says that these were started here; they have ended. Others may run."""
+    forgotten = set(broker_ids)
+    others = tuple(each for each in read_state(folder.state_file) if each.id not in forgotten)
+    if others:
+        write_state(folder.state_file, others)
+    for broker_id in forgotten:
+        folder.pid_file(broker_id).unlink(missing_ok=True)
+    forget_brokers(folder)
+
+
+def replace_states(folder: ClusterFolder, changed: Iterable[BrokerState]) -> None:
+    """Have the state file say this of brokers that it names. Needs the folder's lock."""
+    by_id = {broker.id: broker for broker in changed}
     states = read_state(folder.state_file)
-    write_state(
-        folder.state_file,
-        tuple(changed if broker.id == changed.id else broker for broker in states),
-    )
+    write_state(folder.state_file, tuple(by_id.get(each.id, each) for each in states))
 
 
 def _is_serving(broker: BrokerState) -> bool:

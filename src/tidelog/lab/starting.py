@@ -8,6 +8,7 @@ Brokers are leaders of sessions of their own: a Ctrl-C at the terminal reaches w
 them, which tells them to stop, and not them.
 """
 
+import json
 import os
 import subprocess
 import time
@@ -28,6 +29,9 @@ _POLL_INTERVAL_S: Final = 0.005
 _ANSWER_WITHIN_S: Final = 5.0
 # A broker that logs more than this between two starts has its output moved aside.
 _OUTPUT_BYTES_MAX: Final = 16 * 1024 * 1024
+# Everybody that this process has started and that may run. Somebody has to ask how a child ended,
+# or the kernel keeps its corpse; and Python complains of a child that is dropped while it runs.
+_children: Final[list[subprocess.Popen[bytes]]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +49,42 @@ class StartedBroker:
     state: BrokerState
     child: subprocess.Popen[bytes]
     output_start: int
+    announces_itself: bool
+    """Whether it prints the line that says it is ready; others are asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A broker that is prepared to be started, and where it should listen then."""
+
+    broker_id: int
+    host: str
+    port: int
+
+
+def write_command(folder: ClusterFolder, broker_id: int, command: Sequence[str]) -> None:
+    """Have a broker that is not one of ours started by this command, now and ever after."""
+    folder.command_file(broker_id).write_text(json.dumps([*command], indent=2) + "\n", "utf-8")
 
 
 def spawn(folder: ClusterFolder, broker_id: int, *, host: str, port: int) -> StartedBroker:
     """Start a broker with its properties file, which should make it listen at `host` and `port`."""
+    foreign = _foreign_command(folder, broker_id)
     output_file = folder.output_file(broker_id)
     if output_file.exists() and output_file.stat().st_size > _OUTPUT_BYTES_MAX:
         output_file.replace(output_file.with_name(output_file.name + ".1"))
     with output_file.open("ab") as output:
         output_start = output.tell()
         child = subprocess.Popen(
-            launch.broker_command(str(folder.properties_file(broker_id))),
+            foreign or launch.broker_command(str(folder.properties_file(broker_id))),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             env=launch.broker_environment(os.environ),
             start_new_session=True,
         )
+    bury_the_dead()
+    _children.append(child)
     process = identify(child.pid)
     state = BrokerState(
         id=broker_id,
@@ -72,19 +95,24 @@ def spawn(folder: ClusterFolder, broker_id: int, *, host: str, port: int) -> Sta
         started_ms=time.time_ns() // 1_000_000,
     )
     folder.pid_file(broker_id).write_text(f"{child.pid}\n", encoding="utf-8")
-    return StartedBroker(state, child, output_start)
+    return StartedBroker(state, child, output_start, announces_itself=foreign is None)
+
+
+def bury_the_dead() -> None:
+    """Let go of children that have ended."""
+    _children[:] = [child for child in _children if child.poll() is None]
 
 
 def wait_until_ready(
     folder: ClusterFolder, brokers: Sequence[StartedBroker], patience: Patience
 ) -> None:
-    """Return once each serves clients; their states then say where."""
+    """Return once each that says so serves clients; their states then say where."""
     give_up_at = time.monotonic() + patience.ready_within_s
     tails = {
         broker.state.id: OutputTail(folder.output_file(broker.state.id), broker.output_start)
         for broker in brokers
     }
-    waiting = list(brokers)
+    waiting = [broker for broker in brokers if broker.announces_itself]
     while waiting:
         for broker in list(waiting):
             has_ended = broker.child.poll() is not None
@@ -129,6 +157,14 @@ def _go_on_waiting(
     if time.monotonic() >= give_up_at:
         raise NotReady(broker.state.id, patience.ready_within_s, _last_lines(folder, broker))
     time.sleep(_POLL_INTERVAL_S)
+
+
+def _foreign_command(folder: ClusterFolder, broker_id: int) -> list[str] | None:
+    path = folder.command_file(broker_id)
+    if not path.exists():
+        return None
+    command = json.loads(path.read_text("utf-8"))
+    return [str(word) for word in command]
 
 
 def _knows(broker: BrokerState, expected: set[int]) -> bool:

@@ -19,6 +19,7 @@ def plan(broker_count: int, coordination: str, settings: dict[str, str]) -> Clus
         port=9092,
         coordination=coordination,
         settings=settings,
+        of_each={},
     )
 
 

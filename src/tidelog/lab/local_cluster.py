@@ -1,7 +1,8 @@
-"""A cluster whose processes are killed, paused and started again by whoever started it.
+"""A cluster whose processes are killed, paused and started again by whoever started it (B3).
 
 Brokers are ended and started through the data folder, as the commands do; `tidelog status` and the
-others work on it meanwhile. On ZooKeeper the cluster has an ensemble of its own.
+others work on it meanwhile. Which kind of brokers they are is their engine's affair (`engines.py`):
+what is done to them here is done to Kafka's as to ours.
 """
 
 import re
@@ -13,20 +14,24 @@ from typing import Final, TypeVar
 
 from tidelog.client.errors import ClientError
 from tidelog.client.membership import TopicView, ask_topic
-from tidelog.lab.cluster import start_cluster
+from tidelog.lab.engines import Engine, KafkaEngine, TidelogEngine
 from tidelog.lab.errors import LabError, StartCancelled
 from tidelog.lab.folder import ClusterFolder
-from tidelog.lab.plan import SQLITE, ZOOKEEPER, ClusterPlan
+from tidelog.lab.kafka import KafkaInstallation
 from tidelog.lab.processes import send_signal
-from tidelog.lab.running import find_brokers, kill_broker, restart_broker, stop_cluster
-from tidelog.lab.starting import Patience
+from tidelog.lab.running import (
+    find_brokers,
+    kill_broker,
+    restart_broker,
+    stop_cluster,
+    stop_in_turn,
+)
+from tidelog.lab.starting import Patience, bury_the_dead
 from tidelog.lab.state import BrokerState, read_state
 from tidelog.lab.zookeeper import ZooKeeperEnsemble
 
-_HOST: Final = "127.0.0.1"
-_ENSEMBLE_FOLDER: Final = "zookeeper"
-_ENSEMBLE_SERVERS: Final = 3
 _READY_WITHIN_S: Final = 60.0
+_KAFKA_READY_WITHIN_S: Final = 180.0
 _STOP_WITHIN_S: Final = 60.0
 _ANSWER_WITHIN_S: Final = 1.0
 _POLL_INTERVAL_S: Final = 0.05
@@ -39,34 +44,35 @@ class NotInTime(LabError):
     """The cluster did not become what it should be."""
 
 
-class MortalCluster:
-    """Brokers 1..N, and an ensemble if `coordination` is `zookeeper`."""
+class LocalCluster:
+    """Brokers 1..N of one engine, and whatever it runs beside them."""
 
-    def __init__(self, root: Path, coordination: str, is_cancelled: Callable[[], bool]) -> None:
-        self.folder = ClusterFolder(root)
-        self._patience = Patience(_READY_WITHIN_S, is_cancelled)
-        self._ensemble = (
-            ZooKeeperEnsemble(root / _ENSEMBLE_FOLDER, server_count=_ENSEMBLE_SERVERS, port=0)
-            if coordination == ZOOKEEPER
-            else None
-        )
+    def __init__(self, folder: ClusterFolder, engine: Engine, patience: Patience) -> None:
+        self.folder = folder
+        self.engine = engine
+        self._patience = patience
+
+    @classmethod
+    def of_tidelog(
+        cls, root: Path, coordination: str, is_cancelled: Callable[[], bool]
+    ) -> "LocalCluster":
+        """Ours; `coordination` is `sqlite`, or `zookeeper` for an ensemble of its own."""
+        folder = ClusterFolder(root)
+        patience = Patience(_READY_WITHIN_S, is_cancelled)
+        return cls(folder, TidelogEngine(folder, coordination), patience)
+
+    @classmethod
+    def of_kafka(
+        cls, root: Path, installation: KafkaInstallation, is_cancelled: Callable[[], bool]
+    ) -> "LocalCluster":
+        """Apache Kafka's."""
+        folder = ClusterFolder(root)
+        patience = Patience(_KAFKA_READY_WITHIN_S, is_cancelled)
+        return cls(folder, KafkaEngine(folder, installation), patience)
 
     def start(self, broker_count: int, settings: Mapping[str, str]) -> None:
         """Return once every broker knows all of them. After a failure `stop` is to be called."""
-        coordination = SQLITE
-        if self._ensemble is not None:
-            self._ensemble.start(
-                ready_within_s=_READY_WITHIN_S, is_cancelled=self._patience.is_cancelled
-            )
-            coordination = f"{ZOOKEEPER}:{self._ensemble.hosts}/tidelog"
-        plan = ClusterPlan(
-            broker_count=broker_count,
-            host=_HOST,
-            port=0,
-            coordination=coordination,
-            settings=settings,
-        )
-        start_cluster(self.folder, plan, self._patience)
+        self.engine.start(broker_count=broker_count, settings=settings, patience=self._patience)
 
     def stop(self) -> list[str]:
         """Stop everything in order; what did not go as it should."""
@@ -79,8 +85,8 @@ class MortalCluster:
         )
         for broker in remaining:
             kill_broker(broker)
-        if self._ensemble is not None:
-            self._ensemble.stop()
+        bury_the_dead()
+        self.engine.stop()
         return [
             f"broker {broker.id} did not stop within {_STOP_WITHIN_S:g} s" for broker in remaining
         ]
@@ -110,6 +116,20 @@ class MortalCluster:
             self.folder, broker_id, stop_within_s=_STOP_WITHIN_S, patience=self._patience
         )
 
+    def stop_broker(self, broker_id: int) -> None:
+        """Stop it cleanly: it hands its leaderships over first."""
+        give_up_at = time.monotonic() + _STOP_WITHIN_S
+        if stop_in_turn(
+            [self._broker(broker_id)], is_impatient=lambda: time.monotonic() >= give_up_at
+        ):
+            raise NotInTime(f"broker {broker_id} did not stop within {_STOP_WITHIN_S:g} s")
+
+    def add_broker(self) -> int:
+        """Start one more; its number."""
+        broker_id = max(self.folder.broker_ids()) + 1
+        self.engine.add(broker_id, patience=self._patience)
+        return broker_id
+
     # -- what is done to the ensemble ------------------------------------------------------------
 
     def ensemble_leader(self) -> int:
@@ -128,8 +148,9 @@ class MortalCluster:
 
     @property
     def _servers(self) -> ZooKeeperEnsemble:
-        assert self._ensemble is not None, "the cluster is one without ZooKeeper"
-        return self._ensemble
+        ensemble = self.engine.ensemble
+        assert ensemble is not None, "the cluster is one without ZooKeeper"
+        return ensemble
 
     # -- what the cluster says -------------------------------------------------------------------
 
