@@ -28,12 +28,12 @@ def test_kafkas_broker_is_killed_and_comes_back(kafka: LocalCluster) -> None:
     with Admin(kafka.bootstrap) as admin:
         admin.create_topic("shared", partitions=2, replication_factor=2, configs={})
     kafka.wait_in_sync("shared", 2, within_s=IN_SYNC_WITHIN_S)
-    assert (kafka.folder.log_dir(2) / "shared-0").is_dir()
     before = kafka.brokers[1]
     kafka.kill(2)
     assert not before.is_alive
     kafka.restart(2)
     kafka.wait_in_sync("shared", 2, within_s=IN_SYNC_WITHIN_S)
+    assert (kafka.folder.log_dir(1) / "shared-0").is_dir()
 
 
 def test_a_home_without_kafka_is_named(tmp_path: Path) -> None:
