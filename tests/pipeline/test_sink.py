@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -143,6 +144,7 @@ class Copies:
         self.sources = sources
         self.topics = topics
         self.checkpoint = checkpoint
+        self.place = {"checkpointLocation": str(checkpoint)}
         self.input = topics.create(partition_count=2)
         self.output = topics.create(partition_count=2)
         self.sent = 0
@@ -164,7 +166,7 @@ class Copies:
             .writeStream.format("tidelog")
             .option("kafka.bootstrap.servers", self.topics.bootstrap)
             .option("topic", self.output)
-            .option("checkpointLocation", str(self.checkpoint))
+            .options(**self.place)
             .options(**writing)
             .trigger(availableNow=True)
             .start()
@@ -215,6 +217,21 @@ def test_rows_that_were_cut_in_another_way_are_refused(copies: Copies) -> None:
     assert copies.copied() == copies.expected()
 
 
+def test_rows_of_more_tasks_than_before_are_refused_before_any_is_written(copies: Copies) -> None:
+    """Of the two tasks the second was written; the first of six has rows and no mark."""
+    copies.fill(12)
+    second = {"where": "partition = 1", "maxOffsetsPerTrigger": "100"}
+    copies.run(**second)
+    written = copies.copied()
+    assert sum(written.values()) == 6
+    forget(copies.checkpoint, "commits")
+    with pytest.raises(Exception, match="task 1 of micro-batch 0 was written before with 6 rows"):
+        copies.run(maxOffsetsPerTrigger="100", minPartitions="6")
+    assert copies.copied() == written
+    copies.run(maxOffsetsPerTrigger="100")
+    assert copies.copied() == copies.expected()
+
+
 def test_as_many_other_rows_are_refused(copies: Copies) -> None:
     """Of the same size as those that were written."""
     copies.fill(8)
@@ -225,8 +242,19 @@ def test_as_many_other_rows_are_refused(copies: Copies) -> None:
     assert copies.copied() == Counter((0, 1, 2))
 
 
-def test_rows_of_tasks_that_are_not_there_any_more_are_reported(copies: Copies) -> None:
+@pytest.fixture
+def untold(spark: "SparkSession", copies: Copies) -> Iterator[Copies]:
+    """With a checkpoint that the sink is not told of."""
+    name = "spark.sql.streaming.checkpointLocation"
+    spark.conf.set(name, str(copies.checkpoint.parent))
+    copies.place = {"queryName": copies.checkpoint.name}
+    yield copies
+    spark.conf.unset(name)
+
+
+def test_rows_of_tasks_that_are_not_there_any_more_are_reported(untold: Copies) -> None:
     """Task 5 of 6 was written; of the 2 tasks now, none asks for it."""
+    copies = untold
     copies.fill(12)
     written = {"where": "value IN ('9', '11')", "maxOffsetsPerTrigger": "100"}
     copies.run(**written, minPartitions="6")

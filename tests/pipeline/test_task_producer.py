@@ -1,6 +1,9 @@
 """A task of a sink that is run again, whatever has become of it and of its query (X2)."""
 
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -13,11 +16,13 @@ from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.sink import offered_guarantee
 from tidelog.pipeline.sink_options import SinkOptions, sink_options
 from tidelog.pipeline.task_producer import (
+    EarlierTasks,
     TaskIdentity,
     TaskResult,
     write_at_least_once,
     write_exactly_once,
 )
+from tidelog.pipeline.written_tasks import written_earlier
 
 WITHIN_S = 30.0
 LARGEST_BYTES = 1_048_576 - 128
@@ -55,7 +60,7 @@ class OneTask:
         group = Consumer({"bootstrap.servers": self._bootstrap, "group.id": f"{self._query}-0"})
         metadata = group.consumer_group_metadata()
         group.close()
-        said = f'[1, {len(value)}, {crc32c(value.encode(), crc32c(b""))}, "before"]'
+        said = f'[1, {len(value)}, {crc32c(value.encode(), crc32c(b""))}, "before", "before"]'
         done = TopicPartition(topic, 0, number + 1, metadata=said)
         producer.send_offsets_to_transaction([done], metadata, WITHIN_S)
         return producer
@@ -126,6 +131,42 @@ def test_an_attempt_after_one_that_could_not_tell_the_driver_tells_it(
     assert task.write(0, [(topic, "0")]).is_first_of_run
     assert task.write(0, [(topic, "0")]).is_first_of_run
     assert not task.write(1, [(topic, "1")]).is_first_of_run
+
+
+def test_a_task_waits_until_those_written_earlier_are_the_same(topics: ReplicatedTopics) -> None:
+    """Of a query that is cut into more tasks now, a new one would write rows of an old one."""
+    topic = topics.create()
+    query = f"query-{topic}"
+    old, new = (TaskIdentity(query, task, number=0, run="old") for task in (1, 0))
+    options = OneTask(topics, query).options()
+    write_exactly_once(options, old, [batch_of([(topic, "a"), (topic, "b")])])
+    earlier = written_earlier(options.kafka, query, 0)
+    assert earlier.tasks == {1}
+    old, new = replace(old, run="now"), replace(new, run="now")
+    with ThreadPoolExecutor() as pool:
+        rows = [batch_of([(topic, "b")])]
+        waits = pool.submit(write_exactly_once, options, new, rows, earlier)
+        with pytest.raises(PipelineError, match="task 1 of micro-batch 0 was written before"):
+            write_exactly_once(options, old, [batch_of([(topic, "a")])], earlier)
+        assert OneTask(topics, query).written(topic) == [b"a", b"b"]
+        assert not waits.done()
+        write_exactly_once(options, old, [batch_of([(topic, "a"), (topic, "b")])], earlier)
+        assert waits.result(WITHIN_S).written.row_count == 1
+
+
+def test_a_task_that_was_written_earlier_and_is_not_there_any_more_is_refused(
+    topics: ReplicatedTopics,
+) -> None:
+    """Before another one writes the rows that it had."""
+    topic = topics.create()
+    options = OneTask(topics, "").options()
+    old = TaskIdentity(f"query-{topic}", task=1, number=0, run="old")
+    write_exactly_once(options, old, [batch_of([(topic, "1")])])
+    new = replace(old, task=0, run="now")
+    passed = EarlierTasks(frozenset({1}), time.time())
+    with pytest.raises(PipelineError, match=r"task 1 of micro-batch 0 .* is not run again"):
+        write_exactly_once(options, new, [batch_of([(topic, "1")])], passed)
+    assert OneTask(topics, "").written(topic) == [b"1"]
 
 
 def test_rows_may_be_as_large_as_with_the_java_client(topics: ReplicatedTopics) -> None:

@@ -74,6 +74,16 @@ def planned_in(checkpoint: str) -> Planned | None:
         return None  # Spark says what is wrong with its checkpoint better than we could.
 
 
+def query_in(checkpoint: str) -> str | None:
+    """The id of the query, if it has been started before."""
+    try:
+        system, path = _located(checkpoint)
+        with system.open_input_stream(f"{path}/metadata") as file:
+            return str(json.loads(file.read())["id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def _located(checkpoint: str) -> tuple[fs.FileSystem, str]:
     if "://" in checkpoint:
         system, path = fs.FileSystem.from_uri(checkpoint)

@@ -24,15 +24,23 @@ from pyspark.sql.datasource import (
 
 from tidelog.client.translation import translated
 from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.forgotten_marks import planned_in, query_in
 from tidelog.pipeline.kafka_settings import KafkaSettings
 from tidelog.pipeline.sink_options import Guarantee, SinkOptions
 from tidelog.pipeline.task_producer import (
+    NONE_EARLIER,
     TRANSACTION_TIMEOUT_MS,
+    EarlierTasks,
     TaskIdentity,
     write_at_least_once,
     write_exactly_once,
 )
-from tidelog.pipeline.written_tasks import TaskWritten, require_no_others, task_written
+from tidelog.pipeline.written_tasks import (
+    TaskWritten,
+    require_no_others,
+    task_written,
+    written_earlier,
+)
 
 QUERY_ID: Final = "sql.streaming.queryId"
 RUN_ID: Final = "spark.jobGroup.id"
@@ -43,6 +51,9 @@ _TIMEOUT: Final = "transaction.timeout.ms"
 _NO_TRANSACTIONS: Final = frozenset({"_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION"})
 
 logger = logging.getLogger(__name__)
+
+_last_planned: dict[str, int] = {}
+"""The last micro-batch of each query, as far as this process has planned it."""
 
 
 class TopicWriter(DataSourceArrowWriter):
@@ -79,18 +90,21 @@ class TopicWriter(DataSourceArrowWriter):
 class TopicStreamWriter(DataSourceStreamArrowWriter):
     """`df.writeStream`."""
 
-    def __init__(self, options: SinkOptions, guarantee: Guarantee) -> None:
+    def __init__(
+        self, options: SinkOptions, guarantee: Guarantee, earlier: EarlierTasks = NONE_EARLIER
+    ) -> None:
         self._options = options
         self._guarantee = guarantee
+        self._earlier = earlier
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = _context()
         query, run, number = map(context.getLocalProperty, (QUERY_ID, RUN_ID, _BATCH_ID))
         if query is None or run is None or number is None:
             raise PipelineError("Spark did not say which micro-batch this is")
-        write = f"{self._options.transactional_id_prefix}-{query}"
+        write = write_of(self._options, query)
         identity = TaskIdentity(write, context.partitionId(), int(number), run)
-        return written_task(self._options, self._guarantee, identity, iterator)
+        return written_task(self._options, self._guarantee, identity, iterator, self._earlier)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """All of it is visible already."""
@@ -153,17 +167,42 @@ def _refusal_of_transactions(kafka: KafkaSettings, prefix: str) -> str | None:
     return None
 
 
+def earlier_tasks(
+    options: SinkOptions, guarantee: Guarantee, checkpoint: str | None
+) -> EarlierTasks:
+    """Of the micro-batch that is to be written now. Raises PipelineError, ClientError.
+
+    Spark makes a writer for every micro-batch. That one was begun before cannot be where the one
+    before it was planned by this process, and nobody is asked.
+    """
+    if checkpoint is None or guarantee is not Guarantee.EXACTLY_ONCE:
+        return NONE_EARLIER
+    planned, query = planned_in(checkpoint), query_in(checkpoint)
+    if planned is None or query is None:
+        return NONE_EARLIER
+    write = write_of(options, query)
+    is_next = _last_planned.get(write) == planned.number - 1
+    _last_planned[write] = planned.number
+    return NONE_EARLIER if is_next else written_earlier(options.kafka, write, planned.number)
+
+
 def written_task(
     options: SinkOptions,
     guarantee: Guarantee,
     identity: TaskIdentity,
     batches: Iterator[pa.RecordBatch],
+    earlier: EarlierTasks = NONE_EARLIER,
 ) -> WriterCommitMessage:
     """Write the rows of a task, and say so to the driver."""
     if guarantee is Guarantee.AT_LEAST_ONCE:
         write_at_least_once(options, batches)
         return WriterCommitMessage()
-    return task_written(identity, write_exactly_once(options, identity, batches))
+    return task_written(identity, write_exactly_once(options, identity, batches, earlier))
+
+
+def write_of(options: SinkOptions, query: str) -> str:
+    """What the names of a query's tasks begin with."""
+    return f"{options.transactional_id_prefix}-{query}"
 
 
 def _context() -> TaskContext:

@@ -96,12 +96,17 @@ class TidelogDataSource(DataSource):
     def streamWriter(  # noqa: N802 - Spark's
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
-        from tidelog.pipeline.sink import TopicStreamWriter, offered_guarantee  # noqa: PLC0415
+        from tidelog.pipeline.sink import (  # noqa: PLC0415
+            TopicStreamWriter,
+            earlier_tasks,
+            offered_guarantee,
+        )
 
         options = self._sink_options(schema, overwrite=overwrite)
         guarantee = offered_guarantee(options)
         self._require_marks_are_kept(options, guarantee)
-        return TopicStreamWriter(options, guarantee)
+        earlier = earlier_tasks(options, guarantee, self.options.get(CHECKPOINT))
+        return TopicStreamWriter(options, guarantee, earlier)
 
     def _require_marks_are_kept(self, options: SinkOptions, guarantee: Guarantee) -> None:
         checkpoint = self.options.get(CHECKPOINT)

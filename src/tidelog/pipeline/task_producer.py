@@ -11,15 +11,25 @@ task of this query has, that they were written:
 So whoever runs it again, whenever the one before died, knows. Kept beside the offset are the count,
 the size and a fingerprint of what was written: if Spark comes with other rows for the same task,
 they were cut in another way than the first time, nobody can say which of them are missing, and it
-is refused. Kept as well is which run of the query wrote it: where a run finds the mark of another,
-the driver looks whether that one had tasks which this one does not have (`written_tasks`).
+is refused. Kept as well is which run of the query wrote it, or has found the same rows there.
+
+Rows of a task that has no mark may be among those of one that has, if they were cut in another way.
+So while there are tasks that an earlier run wrote and this one has not found to be the same, nobody
+else begins to write (`EarlierTasks`):
+
+    task 0, written by an earlier run      is begun: says so · has the same rows: says so
+    task 1, not written                    waits ...................................... writes
+
+Nobody waits for a core that somebody who waits has. Tasks are begun in their order; those before
+the last one that was written, and not written themselves, ran beside it when the query died, so
+with as many cores as it had one is free for those that were written.
 """
 
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -75,6 +85,14 @@ _PASSING: Final = frozenset(
 )
 
 
+_AGAIN: Final = (
+    "Start the query with the code, the options (minPartitions, maxRecordsPerPartition, "
+    "spark.sql.shuffle.partitions) and the cores that it had when it was stopped, once; then they "
+    "may change. Where rows cannot come again as they were (rand(), uuid()), set deliveryGuarantee "
+    "to at-least-once for one start: all of the micro-batch is written once more"
+)
+
+
 class Written(NamedTuple):
     """What a task has written, or found written."""
 
@@ -113,6 +131,23 @@ class Mark(NamedTuple):
     """Of the micro-batch that was written last."""
     written: Written
     run: str
+    """Which wrote it, or found the same rows."""
+    looking: str
+    """The last run that began to look whether they are the same."""
+    topic: str
+    """To which the group's offset belongs."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierTasks:
+    """Those of a micro-batch that had been written when this run of its query began it."""
+
+    tasks: frozenset[int]
+    until_s: float
+    """When all of them should have begun; of the wall clock, since other machines read it."""
+
+
+NONE_EARLIER: Final = EarlierTasks(frozenset(), 0.0)
 
 
 class TaskResult(NamedTuple):
@@ -139,11 +174,14 @@ def write_at_least_once(options: SinkOptions, batches: Iterable[pa.RecordBatch])
 
 
 def write_exactly_once(
-    options: SinkOptions, identity: TaskIdentity, batches: Iterable[pa.RecordBatch]
+    options: SinkOptions,
+    identity: TaskIdentity,
+    batches: Iterable[pa.RecordBatch],
+    earlier: EarlierTasks = NONE_EARLIER,
 ) -> TaskResult:
     """Raises ClientError, PipelineError; nobody sees any of the rows then."""
     with translated(options.kafka.bootstrap):
-        return _Transaction(options, identity).write(batches)
+        return _Transaction(options, identity, earlier).write(batches)
 
 
 def settled_mark(client: AdminClient, group: str, topic: str | None) -> Mark | None:
@@ -174,7 +212,8 @@ def _mark(
     if not found:
         return None
     last = max(found, key=lambda each: each.offset)
-    return Mark(last.offset - 1, *_told(wanted.group_id, last.metadata or ""))
+    told = _told(wanted.group_id, last.metadata or "")
+    return Mark(last.offset - 1, *told, last.topic)
 
 
 def _committed(
@@ -190,10 +229,11 @@ def _committed(
     return [each for each in found if each.offset > 0]
 
 
-def _told(group: str, metadata: str) -> tuple[Written, str]:
+def _told(group: str, metadata: str) -> tuple[Written, str, str]:
     try:
-        row_count, size_bytes, fingerprint, run = json.loads(metadata)
-        return Written(int(row_count), int(size_bytes), int(fingerprint)), str(run)
+        row_count, size_bytes, fingerprint, run, looking = json.loads(metadata)
+        written = Written(int(row_count), int(size_bytes), int(fingerprint))
+        return written, str(run), str(looking)
     except (ValueError, TypeError):
         raise PipelineError(
             f"the group {group} was not written by this sink, or by another version of it: its "
@@ -202,9 +242,10 @@ def _told(group: str, metadata: str) -> tuple[Written, str]:
 
 
 class _Transaction:
-    def __init__(self, options: SinkOptions, identity: TaskIdentity) -> None:
+    def __init__(self, options: SinkOptions, identity: TaskIdentity, earlier: EarlierTasks) -> None:
         self._options = options
         self._identity = identity
+        self._earlier = earlier
         self._failures: list[KafkaError] = []
         # Not of `self`: the producer would be kept by itself.
         failures = self._failures
@@ -219,9 +260,12 @@ class _Transaction:
         insist(partial(self._producer.init_transactions, _CALL_S))
         with AdminClient({**self._options.kafka.for_client()}) as client:
             mark = settled_mark(client, self._identity.name, self._options.topic)
-        if mark is not None and mark.number >= self._identity.number:
+            is_written = mark is not None and mark.number >= self._identity.number
+            if not is_written:
+                self._wait_for_earlier(client)
+        if mark is not None and is_written:
             self._require_last(mark.number)
-            written = self._require_same(mark.written, batches)
+            written = self._found_written(mark, batches)
         else:
             written = self._write_anew(batches)
         # Of this micro-batch, an attempt that died before it could tell the driver left a mark.
@@ -233,14 +277,50 @@ class _Transaction:
         # Who has no rows leaves no mark, and would be new for ever.
         return TaskResult(written, is_first_of_run=bool(written.row_count) and not is_known)
 
+    def _wait_for_earlier(self, client: AdminClient) -> None:
+        """Until all of them are found to be the same. One that is not ends the job."""
+        run, waiting = self._identity.run, self._earlier.tasks
+        while True:
+            groups = {each: replace(self._identity, task=each).name for each in waiting}
+            marks = {each: last_mark(client, group) for each, group in groups.items()}
+            others = {each: mark for each, mark in marks.items() if mark and mark.run != run}
+            if not others:
+                return
+            waiting = frozenset(others)
+            idle = [each for each, mark in others.items() if mark.looking != run]
+            if idle and time.time() > self._earlier.until_s:
+                raise PipelineError(
+                    f"task {min(idle)} of micro-batch {self._identity.number} was written before, "
+                    f"and is not run again: it is not there any more, or waits for a core. {_AGAIN}"
+                )
+            time.sleep(_RETRY_S)
+
+    def _found_written(self, mark: Mark, batches: Iterable[pa.RecordBatch]) -> Written:
+        is_waited_for = (
+            self._identity.task in self._earlier.tasks and mark.run != self._identity.run
+        )
+        if not is_waited_for:
+            return self._require_same(mark.written, batches)
+        with self._transaction():
+            self._commit(mark.written, mark.run, mark.topic)
+        written = self._require_same(mark.written, batches)
+        with self._transaction():
+            self._commit(mark.written, self._identity.run, mark.topic)
+        return written
+
     def _write_anew(self, batches: Iterable[pa.RecordBatch]) -> Written:
-        self._producer.begin_transaction()
-        try:
+        with self._transaction():
             rows = _Rows(self._options, self._producer)
             written = rows.produce(batches)
             if rows.a_topic is not None:
-                self._say_that_it_was(written, rows.a_topic)
-                insist(partial(self._producer.commit_transaction, _CALL_S))
+                self._commit(written, self._identity.run, rows.a_topic)
+        return written
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._producer.begin_transaction()
+        try:
+            yield
         except KafkaException as exception:
             # Of a transaction that has failed, librdkafka says only that it did.
             self._producer.poll(_POLL_S)
@@ -251,7 +331,10 @@ class _Transaction:
         except BaseException:
             self._abort()
             raise
-        return written
+
+    def _commit(self, written: Written, run: str, topic: str) -> None:
+        self._say_that_it_was(written, run, topic)
+        insist(partial(self._producer.commit_transaction, _CALL_S))
 
     def _abort(self) -> None:
         """Who comes next would end it otherwise."""
@@ -273,17 +356,13 @@ class _Transaction:
             raise PipelineError(
                 f"task {self._identity.task} of micro-batch {self._identity.number} was written "
                 f"before with {before.row_count} rows of {before.size_bytes} bytes, and now has "
-                f"{_difference(now, before)}: start the query with the code and the "
-                "options that it had when it was stopped (minPartitions, maxRecordsPerPartition, "
-                "spark.sql.shuffle.partitions), once; then they may change. Where rows cannot come "
-                "again as they were (rand(), uuid()), set deliveryGuarantee to at-least-once for "
-                "one start: all of the micro-batch is written once more"
+                f"{_difference(now, before)}. {_AGAIN}"
             )
         return before
 
-    def _say_that_it_was(self, written: Written, topic: str) -> None:
+    def _say_that_it_was(self, written: Written, run: str, topic: str) -> None:
         """Any partition will do, of a topic that exists."""
-        told = json.dumps([*written, self._identity.run])
+        told = json.dumps([*written, run, self._identity.run])
         done = TopicPartition(topic, 0, self._identity.number + 1, metadata=told)
         group = Consumer({**self._options.kafka.for_client(), "group.id": self._identity.name})
         try:

@@ -1,15 +1,19 @@
-"""What the driver asks of tasks that were written, when all tasks of a micro-batch are (X2).
+"""What the driver asks of tasks that were written, before and after those of a micro-batch (X2).
 
-A task knows whether it was written before (`task_producer`). It does not know how many others there
-are, and nobody asks in the name of a task that is not there: a query that is started again and cut
-into fewer tasks than when it died would write the rows of the missing ones once more. So the
-driver, which knows how many there were this time, looks for more.
+Before: which tasks of it an earlier run of the query has written. If it is cut in another way now,
+one of those has other rows and is refused; the others wait for that (`task_producer`).
+
+After: a task knows whether it was written before. It does not know how many others there are, and
+nobody asks in the name of a task that is not there: a query that is started again and cut into
+fewer tasks than when it died would write the rows of the missing ones once more. So the driver,
+which knows how many there were this time, looks for more.
 
 It has to only once for each start of a query, when tasks find marks that are not of their own run.
 By then those rows are in the topic twice. The query ends, and says so; it will each time that it is
 started, until somebody has removed the group that is named.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -20,9 +24,16 @@ from pyspark.sql.datasource import WriterCommitMessage
 from tidelog.client.translation import translated
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.kafka_settings import KafkaSettings
-from tidelog.pipeline.task_producer import TaskIdentity, TaskResult, insist, last_mark
+from tidelog.pipeline.task_producer import (
+    EarlierTasks,
+    TaskIdentity,
+    TaskResult,
+    insist,
+    last_mark,
+)
 
 _ASKED_WITHIN_S: Final = 30.0
+_EARLIER_WITHIN_S: Final = 60.0
 
 
 @dataclass
@@ -38,6 +49,17 @@ def task_written(identity: TaskIdentity, result: TaskResult) -> TaskWritten:
     return TaskWritten(identity, result.written.row_count, result.is_first_of_run)
 
 
+def written_earlier(kafka: KafkaSettings, write: str, number: int) -> EarlierTasks:
+    """Those of micro-batch `number`. Raises ClientError, PipelineError."""
+    with translated(kafka.bootstrap), AdminClient({**kafka.for_client()}) as client:
+        found = set()
+        for task, group in _tasks(client, write):
+            mark = last_mark(client, group)
+            if mark is not None and mark.number == number:
+                found.add(task)
+    return EarlierTasks(frozenset(found), time.time() + _EARLIER_WITHIN_S)
+
+
 def require_no_others(kafka: KafkaSettings, messages: Sequence[WriterCommitMessage | None]) -> None:
     """Raise PipelineError if tasks of this micro-batch were written that it does not have now."""
     told = [each for each in messages if isinstance(each, TaskWritten)]
@@ -45,8 +67,8 @@ def require_no_others(kafka: KafkaSettings, messages: Sequence[WriterCommitMessa
         return
     identity = told[0].identity
     with translated(kafka.bootstrap), AdminClient({**kafka.for_client()}) as client:
-        for task, group in _tasks_beyond(client, identity.write, len(messages)):
-            mark = last_mark(client, group)
+        for task, group in _tasks(client, identity.write):
+            mark = last_mark(client, group) if task >= len(messages) else None
             if mark is not None and mark.number == identity.number:
                 raise PipelineError(
                     f"{mark.written.row_count} rows of micro-batch {identity.number} are written "
@@ -58,13 +80,13 @@ def require_no_others(kafka: KafkaSettings, messages: Sequence[WriterCommitMessa
                 )
 
 
-def _tasks_beyond(client: AdminClient, write: str, task_count: int) -> list[tuple[int, str]]:
-    """The tasks of `write` that have ever been written and have no place among `task_count`."""
+def _tasks(client: AdminClient, write: str) -> list[tuple[int, str]]:
+    """The tasks of `write` that have ever been written, and their groups."""
     prefix = f"{write}-"
     listed = insist(lambda: client.list_consumer_groups(request_timeout=_ASKED_WITHIN_S).result())
     found = []
     for each in listed.valid:
         task = each.group_id.removeprefix(prefix) if each.group_id.startswith(prefix) else ""
-        if task.isdecimal() and int(task) >= task_count:
+        if task.isdecimal():
             found.append((int(task), each.group_id))
     return sorted(found)

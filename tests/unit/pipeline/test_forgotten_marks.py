@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.pipeline.forgotten_marks import Planned, planned_in
+from tidelog.pipeline.forgotten_marks import Planned, planned_in, query_in
 
 AT_MS = 1_700_000_000_000
 
@@ -42,3 +42,12 @@ def test_what_cannot_be_read_is_left_to_spark(checkpoint: Path, text: str) -> No
 @pytest.mark.parametrize("place", ["/nowhere/at-all", "odd://host/path", "file://"])
 def test_a_checkpoint_that_is_not_there_yet_has_nothing(place: str) -> None:
     assert planned_in(place) is None
+
+
+def test_a_query_is_known_by_its_id(checkpoint: Path) -> None:
+    (checkpoint / "metadata").write_text('{"id":"c0de"}', "utf-8")
+    assert query_in(f"file:{checkpoint}/") == "c0de"
+
+
+def test_a_query_that_was_never_started_has_none(checkpoint: Path) -> None:
+    assert query_in(str(checkpoint)) is None
