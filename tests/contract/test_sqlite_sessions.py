@@ -13,6 +13,7 @@ from tests.contract.coordinator_stores import on_loop
 from tests.contract.session_child import SessionChild, held_by, until_absent
 from tidelog.base.errors import StorageError
 from tidelog.coordination import sqlite
+from tidelog.coordination.expiry import expire_owner
 from tidelog.coordination.port import Coordinator
 from tidelog.coordination.sqlite_tree import SqliteTree
 
@@ -92,6 +93,20 @@ async def test_a_stopped_process_is_noticed_when_its_lease_ends(path: Path, star
     assert elapsed_s > SHORT_TIMEOUT_MS / 1_000 / 2
     child.signal(signal.SIGCONT)
     assert await asyncio.to_thread(child.answer) == "lost"
+    await session.close()
+
+
+@on_loop
+async def test_a_session_that_is_declared_dead_finds_out(path: Path, start: Start) -> None:
+    """B3: the lab expires sessions of brokers that are well."""
+    session = await connect(path, LONG_TIMEOUT_MS)
+    child = start(LONG_TIMEOUT_MS)
+    held_by(child, "/claim")
+    child.tell("wait")
+    assert expire_owner(path, "/claim")
+    assert await session.get("/claim") is None
+    assert await asyncio.to_thread(child.answer) == "lost"
+    assert not expire_owner(path, "/claim")
     await session.close()
 
 

@@ -1,0 +1,78 @@
+"""What a power cut leaves of a log: its last batch torn, or a byte of it that never got there (B3).
+
+Only to be done to brokers that are down, and only what was not flushed is touched: what lies below
+the recovery point is on the disk, and no power cut changes that. Recovery has to find the damage
+and to cut the log there (S6); what was in it is on the other replicas.
+"""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tidelog.base.errors import CorruptBatch
+from tidelog.records.batch import iter_headers
+from tidelog.storage.checkpoints import read_offsets
+from tidelog.storage.disk import RealDisk
+from tidelog.storage.layout import LOG, RECOVERY_POINT_CHECKPOINT, parse_partition_folder
+
+# What comes before its checksum in a batch - offset, length, epoch, magic - is not covered by it.
+_UNCHECKED_BYTES: Final = 17
+
+
+class UnflushedBatch(NamedTuple):
+    """The last batch of a log, of which a power cut may take all or a part."""
+
+    file: Path
+    position: int
+    size_bytes: int
+
+
+def tear_logs(log_dir: Path, topic: str, chance: random.Random) -> int:
+    """Cut the last batch of the topic's logs somewhere in the middle; of how many it was done."""
+    torn = 0
+    for batch in _unflushed(log_dir, topic):
+        rest_bytes = chance.randint(1, batch.size_bytes - 1)
+        with batch.file.open("r+b") as log:
+            log.truncate(batch.position + rest_bytes)
+        torn += 1
+    return torn
+
+
+def change_bytes(log_dir: Path, topic: str, chance: random.Random) -> int:
+    """Change one byte in the last batch of the topic's logs; of how many it was done."""
+    changed = 0
+    for batch in _unflushed(log_dir, topic):
+        place = batch.position + chance.randrange(_UNCHECKED_BYTES, batch.size_bytes)
+        with batch.file.open("r+b") as log:
+            log.seek(place)
+            (before,) = log.read(1)
+            log.seek(place)
+            log.write(bytes([before ^ (1 << chance.randrange(8))]))
+        changed += 1
+    return changed
+
+
+def _unflushed(log_dir: Path, topic: str) -> Iterator[UnflushedBatch]:
+    recovery_points = read_offsets(RealDisk(), log_dir / RECOVERY_POINT_CHECKPOINT) or {}
+    for folder in sorted(log_dir.iterdir()):
+        partition = parse_partition_folder(folder.name)
+        if partition is None or partition.topic != topic:
+            continue
+        batch = _last_batch(folder, recovery_points.get(partition, 0))
+        if batch is not None:
+            yield batch
+
+
+def _last_batch(folder: Path, recovery_point: int) -> UnflushedBatch | None:
+    files = sorted(folder.glob(f"*{LOG}"))
+    if not files:
+        return None
+    found: UnflushedBatch | None = None
+    try:
+        for position, header in iter_headers(files[-1].read_bytes()):
+            if header.base_offset >= recovery_point:
+                found = UnflushedBatch(files[-1], position, header.size_bytes)
+    except CorruptBatch:
+        return None  # Torn already: it was killed within a write.
+    return found
