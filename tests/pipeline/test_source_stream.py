@@ -69,6 +69,8 @@ class Streams:
             yield seen, query
             failed = query.exception()
             assert failed is None, failed
+        except TimeoutError as late:
+            raise query.exception() or late from None
         finally:
             query.stop()
 

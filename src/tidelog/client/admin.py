@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Final, Self, TypeVar, assert_never
 
-from confluent_kafka import IsolationLevel, TopicCollection, TopicPartition
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, TopicCollection, TopicPartition
 
 # confluent-kafka exports these without saying so.
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -361,10 +361,14 @@ class Admin:
         found = {}
         for topic_partition, answer in answers.items():
             try:
-                found[topic_partition.partition] = self._wait(answer).offset
+                offset = self._wait(answer).offset
             except RequestFailed as failed:
                 if failed.code_name not in _NO_LEADER:
                     raise
+                continue
+            # What librdkafka says of a leader that it could not reach in time.
+            if offset != OFFSET_INVALID:
+                found[topic_partition.partition] = offset
         return found
 
     def _wait_for_all(self, answers: "Iterable[Future[T]]") -> None:

@@ -5,12 +5,13 @@ have a bootstrap address. Asking creates no topic.
 """
 
 import re
+import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Final, Self
 
-from confluent_kafka import IsolationLevel, TopicCollection
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, TopicCollection
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -21,10 +22,28 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from tidelog.base.ids import TopicPartition
 from tidelog.client.bootstrap import Address
-from tidelog.client.errors import RequestFailed
+from tidelog.client.errors import ClientError, ClusterUnreachable, RequestFailed
 from tidelog.client.translation import failure, translated
 
 _INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+_RECONNECT_MAX_MS: Final = "1000"
+"""The Java client's. A broker that is back would not be connected to for another ten seconds."""
+_RETRY_INTERVAL_S: Final = 0.1
+_FIRST_TRY_S: Final = 1.0
+"""Each try may take twice as long as the one before: a leader that is dead is given up early, and
+one that is slow is waited for in the end."""
+# Of a partition whose leader is another than librdkafka believes, or has only just become it.
+_LEADER_CHANGED: Final = frozenset(
+    {
+        "FENCED_LEADER_EPOCH",
+        "KAFKA_STORAGE_ERROR",
+        "LEADER_NOT_AVAILABLE",
+        "NOT_LEADER_FOR_PARTITION",
+        "OFFSET_NOT_AVAILABLE",
+        "REPLICA_NOT_AVAILABLE",
+        "UNKNOWN_LEADER_EPOCH",
+    }
+)
 
 
 class TopicOffsets:
@@ -38,7 +57,9 @@ class TopicOffsets:
             IsolationLevel.READ_COMMITTED if is_committed_only else IsolationLevel.READ_UNCOMMITTED
         )
         self._timeout_s = timeout_s
-        self._client = AdminClient(dict(settings))
+        self._client = AdminClient({**_reconnecting(settings), **settings})
+        self._is_outdated = False
+        """Whether librdkafka may believe in a leader that is none any more."""
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +120,9 @@ class TopicOffsets:
     def _metadata(self) -> ClusterMetadata:
         """Of all topics: to ask for one by name would create it."""
         with translated(self._bootstrap):
-            return self._client.list_topics(timeout=self._timeout_s)
+            answer = self._client.list_topics(timeout=self._timeout_s)
+        self._is_outdated = False
+        return answer
 
     def _partitions(self, topics: Iterable[TopicMetadata]) -> frozenset[TopicPartition]:
         found = set()
@@ -134,12 +157,34 @@ class TopicOffsets:
         }
 
     def _list(self, specs: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
+        """Asked again for `timeout_s` while partitions get another leader.
+
+        librdkafka asks whom it has heard of, in the epoch that it has heard of, and may be refused
+        for minutes, or wait: it does not look for a leader again because of that.
+        """
         if not specs:
             return {}
+        begun_s = time.monotonic()
+        try_s = min(_FIRST_TRY_S, self._timeout_s)
+        while True:
+            if self._is_outdated:
+                self._metadata()
+            try:
+                return self._listed(specs, try_s)
+            except ClientError as error:
+                self._is_outdated = True
+                if not _is_passing(error) or time.monotonic() - begun_s > self._timeout_s:
+                    raise
+            try_s = min(2 * try_s, self._timeout_s)
+            time.sleep(_RETRY_INTERVAL_S)
+
+    def _listed(
+        self, specs: Mapping[TopicPartition, OffsetSpec], timeout_s: float
+    ) -> dict[TopicPartition, int]:
         answers = self._client.list_offsets(
             {KafkaPartition(topic, number): spec for (topic, number), spec in specs.items()},
             isolation_level=self._isolation,
-            request_timeout=self._timeout_s,
+            request_timeout=timeout_s,
         )
         return {
             TopicPartition(each.topic, each.partition): self._offset(answer)
@@ -150,4 +195,18 @@ class TopicOffsets:
         # Ends: librdkafka completes every future when its request times out.
         with translated(self._bootstrap):
             offset: int = answer.result().offset  # type: ignore[attr-defined]
-            return offset
+        if offset == OFFSET_INVALID:
+            # What librdkafka says when it could not reach the leader in time, as if it were true.
+            raise ClusterUnreachable(f"no broker at {self._bootstrap} answered in time")
+        return offset
+
+
+def _reconnecting(settings: Mapping[str, str]) -> dict[str, str]:
+    """Unless somebody has decided about it: librdkafka wants the longest to be longer."""
+    if "reconnect.backoff.ms" in settings:
+        return {}
+    return {"reconnect.backoff.max.ms": _RECONNECT_MAX_MS}
+
+
+def _is_passing(error: ClientError) -> bool:
+    return not isinstance(error, RequestFailed) or error.code_name in _LEADER_CHANGED
