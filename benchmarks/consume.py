@@ -10,10 +10,10 @@ import sys
 from benchmarks.clients import run_consume, run_produce, stored_record_count
 from benchmarks.harness import Bench, run_script
 from benchmarks.load import ConsumeTask, ProduceTask
-from benchmarks.process_stats import cpu_seconds
 from benchmarks.results import Metric, Target
 from benchmarks.subjects import KAFKA, TIDELOG, Subject
 from tests.support.clients import create_topic
+from tidelog.bench.process_stats import cpu_seconds
 
 QUESTION = "How many 1 KB records a second does one broker serve from the page cache? (T5)"
 TOPIC = "consumed"

@@ -23,10 +23,10 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from benchmarks.clients import CLIENT_TIMEOUT_S, topic_for_a_while
 from benchmarks.harness import Bench, run_script
-from benchmarks.process_stats import cpu_seconds, resident_mib
 from benchmarks.raw import Exchanges, RawConnection, now_ms, produce_frame, time_in_turns
 from benchmarks.results import Metric, Target
 from benchmarks.subjects import TIDELOG, Subject
+from tidelog.bench.process_stats import cpu_seconds, resident_mib
 from tidelog.broker.broker import HASH_KEY_BYTES
 from tidelog.records.batch import Codec
 from tidelog.records.id_table import new_table

@@ -31,7 +31,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks.environment import describe_environment
 from benchmarks.results import MISSED, Answer, Metric
 from benchmarks.subjects import (
     FLOOR,
@@ -43,6 +42,7 @@ from benchmarks.subjects import (
     running_cluster,
 )
 from benchmarks.tables import print_answer
+from tidelog.bench.environment import describe_environment
 from tidelog.lab.peers import why_kafka_is_unavailable
 
 ROUNDS = 5

@@ -6,7 +6,6 @@ records than there is processor time for.
 
 from collections.abc import Sequence
 
-from benchmarks.process_stats import cpu_seconds
 from benchmarks.raw import (
     ACKS_ALL,
     Exchanges,
@@ -16,6 +15,7 @@ from benchmarks.raw import (
     produce_frame,
     time_in_turns,
 )
+from tidelog.bench.process_stats import cpu_seconds
 
 VALUE_SIZE_BYTES = 1_024
 # With their overhead a little less than a megabyte, as librdkafka's batches by default.

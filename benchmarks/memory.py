@@ -16,10 +16,10 @@ from contextlib import ExitStack
 from benchmarks.clients import in_turn, run_consume, run_produce
 from benchmarks.harness import Bench, run_script
 from benchmarks.load import ConsumeTask, ProduceTask
-from benchmarks.process_stats import ResidentPeak, resident_mib
 from benchmarks.results import Metric, Target
 from benchmarks.subjects import FLOOR, KAFKA, TIDELOG, new_broker, new_cluster
 from tests.support.clients import create_topic, numbered_records, send
+from tidelog.bench.process_stats import ResidentPeak, resident_mib
 
 QUESTION = "How much memory does a broker hold, idle and under load? (T2)"
 TOPIC = "memory"

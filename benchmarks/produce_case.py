@@ -8,8 +8,8 @@ from typing import Self
 from benchmarks.clients import run_produce, stored_record_count
 from benchmarks.harness import Bench, Turn
 from benchmarks.load import ProduceTask
-from benchmarks.process_stats import cpu_seconds
 from benchmarks.results import Metric, Target
+from tidelog.bench.process_stats import cpu_seconds
 
 VALUE_SIZE_BYTES = 1_024
 PARTITION_COUNT = 12

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Bench, run_script
-from benchmarks.process_stats import FamilyWatch
 from benchmarks.results import Metric
 from benchmarks.subjects import TIDELOG
 from tests.support.broker_process import BrokerProcess
 from tests.support.clients import create_topic
+from tidelog.bench.process_stats import FamilyWatch
 from tidelog.pipeline.segments import find_partitions
 
 QUESTION = "How long does it take to judge ten million records by their ledger? (X5)"

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import confluent_kafka
 
+from tidelog import __version__
 from tidelog.lab.peers import KAFKA_VERSION, why_kafka_is_unavailable
 
-ROOT = Path(__file__).resolve().parent.parent
+# Of a checkout; an installed package has no commit, and its version says what it is.
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def describe_environment() -> dict[str, str]:
@@ -30,7 +32,8 @@ def describe_environment() -> dict[str, str]:
 
 
 def _cpu_model() -> str:
-    for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+    known = Path("/proc/cpuinfo")
+    for line in known.read_text("utf-8").splitlines() if known.exists() else ():
         if line.startswith("model name"):
             return line.split(":", maxsplit=1)[1].strip()
     return platform.machine()
@@ -47,6 +50,8 @@ def _java_version() -> str:
 
 
 def _commit() -> str:
+    if not (ROOT / ".git").exists():
+        return __version__
     commit = _output("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD").strip()
     changed = _output("git", "-C", str(ROOT), "status", "--porcelain", "--", "src").strip()
     return f"{commit or 'no commit'}{' with changes' if changed else ''}"

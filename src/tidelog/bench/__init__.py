@@ -1,0 +1,1 @@
+"""The six scenarios of the document, measured here and beside Apache Kafka (B1, B2)."""
