@@ -106,7 +106,8 @@ def run(
         port=port,
         coordination=require_coordination(coordination),
         settings=chosen_settings(count, profile, dict(map(parse_assignment, assignments))),
-        of_each={},
+        listening_ports={},
+        advertised_ports={},
     )
     with Interrupts() as interrupts:
         began = time.monotonic()

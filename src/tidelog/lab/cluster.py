@@ -113,7 +113,9 @@ def _give_up(folder: ClusterFolder, brokers: Sequence[StartedBroker]) -> None:
 
 
 def _ports(plan: ClusterPlan) -> Sequence[int]:
-    if "listeners" in plan.settings or any("listeners" in each for each in plan.of_each.values()):
+    if plan.listening_ports:
+        return [plan.listening_ports[broker_id] for broker_id in plan.broker_ids]
+    if "listeners" in plan.settings:
         return [plan.port] * plan.broker_count  # The broker says where it is, or what is wrong.
     return choose_ports(plan.host, first_port=plan.port, count=plan.broker_count)
 

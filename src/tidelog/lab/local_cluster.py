@@ -9,6 +9,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -22,7 +23,7 @@ from tidelog.lab.processes import send_signal
 from tidelog.lab.running import (
     find_brokers,
     kill_broker,
-    restart_broker,
+    restart_brokers,
     stop_cluster,
     stop_in_turn,
 )
@@ -54,21 +55,34 @@ class LocalCluster:
 
     @classmethod
     def of_tidelog(
-        cls, root: Path, coordination: str, is_cancelled: Callable[[], bool]
+        cls,
+        root: Path,
+        coordination: str,
+        is_cancelled: Callable[[], bool],
+        *,
+        has_network: bool = False,
     ) -> "LocalCluster":
-        """Ours; `coordination` is `sqlite`, or `zookeeper` for an ensemble of its own."""
+        """Ours; `coordination` is `sqlite`, or `zookeeper` for an ensemble of its own.
+
+        With a network of its own, links between brokers, clients and servers can be cut.
+        """
         folder = ClusterFolder(root)
-        patience = Patience(_READY_WITHIN_S, is_cancelled)
-        return cls(folder, TidelogEngine(folder, coordination), patience)
+        engine = TidelogEngine(folder, coordination, has_network=has_network)
+        return cls(folder, engine, Patience(_READY_WITHIN_S, is_cancelled))
 
     @classmethod
     def of_kafka(
-        cls, root: Path, installation: KafkaInstallation, is_cancelled: Callable[[], bool]
+        cls,
+        root: Path,
+        installation: KafkaInstallation,
+        is_cancelled: Callable[[], bool],
+        *,
+        has_network: bool = False,
     ) -> "LocalCluster":
         """Apache Kafka's."""
         folder = ClusterFolder(root)
-        patience = Patience(_KAFKA_READY_WITHIN_S, is_cancelled)
-        return cls(folder, KafkaEngine(folder, installation), patience)
+        engine = KafkaEngine(folder, installation, has_network=has_network)
+        return cls(folder, engine, Patience(_KAFKA_READY_WITHIN_S, is_cancelled))
 
     def start(self, broker_count: int, settings: Mapping[str, str]) -> None:
         """Return once every broker knows all of them. After a failure `stop` is to be called."""
@@ -97,7 +111,8 @@ class LocalCluster:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(broker.address for broker in self.brokers)
+        """Where clients find the cluster: its proxies, if it has a network that can be cut."""
+        return self.engine.bootstrap or ",".join(broker.address for broker in self.brokers)
 
     # -- what is done to brokers -----------------------------------------------------------------
 
@@ -110,10 +125,13 @@ class LocalCluster:
     def resume(self, broker_id: int) -> None:
         self._signal(broker_id, signal.SIGCONT)
 
-    def restart(self, broker_id: int) -> None:
-        """Start one that is dead, or stop it cleanly first; return once it serves clients."""
-        restart_broker(
-            self.folder, broker_id, stop_within_s=_STOP_WITHIN_S, patience=self._patience
+    def restart(self, *broker_ids: int) -> None:
+        """Start those that are dead, stop others cleanly first; return once all serve clients.
+
+        All at once: of Kafka's controllers, those that were killed need each other.
+        """
+        restart_brokers(
+            self.folder, broker_ids, stop_within_s=_STOP_WITHIN_S, patience=self._patience
         )
 
     def stop_broker(self, broker_id: int) -> None:
@@ -155,8 +173,8 @@ class LocalCluster:
     # -- what the cluster says -------------------------------------------------------------------
 
     def view(self, topic: str) -> TopicView:
-        """The topic as the first broker sees it that knows it, and a controller."""
-        return self._wait_for(lambda: self._first_view(topic), f"no broker knows {topic}")
+        """The topic as most brokers see it that know it, and a controller."""
+        return self._wait_for(lambda: self._common_view(topic), f"no broker knows {topic}")
 
     def wait_in_sync(self, topic: str, replica_count: int, *, within_s: float) -> None:
         """Return once each broker says that everybody is alive and in sync."""
@@ -179,15 +197,14 @@ class LocalCluster:
             if _COMPLAINT.match(line)
         ]
 
-    def _first_view(self, topic: str) -> TopicView | None:
+    def _common_view(self, topic: str) -> TopicView | None:
+        views: list[TopicView] = []
         for broker in self.brokers:
-            try:
-                view = ask_topic(broker.endpoint, topic, timeout_s=_ANSWER_WITHIN_S)
-            except ClientError:
-                continue
-            if view.partitions and view.membership.controller_id is not None:
-                return view
-        return None
+            with suppress(ClientError):
+                views.append(ask_topic(broker.endpoint, topic, timeout_s=_ANSWER_WITHIN_S))
+        known = [view for view in views if view.partitions and view.membership.controller_id]
+        # Who is cut off from the others goes on believing in what it heard last.
+        return max(known, key=known.count, default=None)
 
     def _out_of_sync(self, topic: str, replica_count: int) -> list[str]:
         brokers = self.brokers

@@ -67,8 +67,8 @@ _BROKERS_NEEDED: Final = {Profile.RELIABLE: 3}
 class ClusterPlan:
     """What to start: brokers 1..N on `port`, `port` + 1, ...; port 0 is any that are free.
 
-    `coordination` is `sqlite` or `zookeeper:HOST:PORT,.../CHROOT`; `settings` are of all brokers,
-    `of_each` those that single ones have instead, by number.
+    `coordination` is `sqlite` or `zookeeper:HOST:PORT,.../CHROOT`; `settings` are of all brokers.
+    Brokers behind proxies have `listening_ports` of their own, and tell others the proxies'.
     """
 
     broker_count: int
@@ -76,7 +76,8 @@ class ClusterPlan:
     port: int
     coordination: str
     settings: Mapping[str, str]
-    of_each: Mapping[int, Mapping[str, str]]
+    listening_ports: Mapping[int, int]
+    advertised_ports: Mapping[int, int]
 
     @property
     def broker_ids(self) -> range:
@@ -86,8 +87,10 @@ class ClusterPlan:
         """The properties file of one broker."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         is_sqlite = self.coordination == SQLITE
+        advertised = self.advertised_ports.get(broker_id)
         return {
             "listeners": f"PLAINTEXT://{host}:{port}",
+            **({"advertised.listeners": f"PLAINTEXT://{host}:{advertised}"} if advertised else {}),
             "log.dirs": str(folder.log_dir(broker_id)),
             **({} if is_sqlite else _ZOOKEEPER_CONNECTION_TIMEOUT),
             **self.settings,
@@ -96,7 +99,6 @@ class ClusterPlan:
             if is_sqlite
             else self.coordination,
             "node.id": str(broker_id),
-            **self.of_each.get(broker_id, {}),
         }
 
     def _metrics_port_of(self, broker_id: int) -> dict[str, str]:

@@ -18,6 +18,7 @@ from tidelog.lab.ports import choose_ports
 from tidelog.lab.processes import send_signal, wait_for_end
 from tidelog.lab.starting import (
     Patience,
+    StartedBroker,
     spawn,
     wait_until_acquainted,
     wait_until_ready,
@@ -97,24 +98,38 @@ def restart_broker(
     folder: ClusterFolder, broker_id: int, *, stop_within_s: float, patience: Patience
 ) -> BrokerState:
     """Start a broker again where it was, with the settings it had; stop it first if it runs."""
-    with folder.locked():
-        (before,) = find_brokers(folder, [broker_id])
-        stop_by = time.monotonic() + stop_within_s
-        if stop_in_turn([before], is_impatient=lambda: time.monotonic() >= stop_by):
-            raise LabError(
-                f"broker {broker_id} (pid {before.pid}) did not stop within {stop_within_s:g} s"
-            )
-        choose_ports(before.host, first_port=before.port, count=1)
-        started = spawn(folder, broker_id, host=before.host, port=before.port)
-        replace_states(folder, [started.state])
+    (state,) = restart_brokers(folder, [broker_id], stop_within_s=stop_within_s, patience=patience)
+    return state
+
+
+def restart_brokers(
+    folder: ClusterFolder, broker_ids: Sequence[int], *, stop_within_s: float, patience: Patience
+) -> tuple[BrokerState, ...]:
+    """The same with several, which are stopped in turn and started together."""
+    started: list[StartedBroker] = []
     try:
-        wait_until_ready(folder, [started], patience)
-        wait_until_acquainted(folder, [started], patience)
+        with folder.locked():
+            before = find_brokers(folder, broker_ids)
+            _stop_all(before, stop_within_s)
+            for broker in before:
+                choose_ports(broker.host, first_port=broker.port, count=1)
+                started += [spawn(folder, broker.id, host=broker.host, port=broker.port)]
+            replace_states(folder, [each.state for each in started])
+        wait_until_ready(folder, started, patience)
+        wait_until_acquainted(folder, started, patience)
     except BaseException:
-        started.child.kill()
-        started.child.wait()  # Nothing survives SIGKILL.
+        for each in started:
+            each.child.kill()
+            each.child.wait()  # Nothing survives SIGKILL.
         raise
-    return started.state
+    return tuple(each.state for each in started)
+
+
+def _stop_all(brokers: Sequence[BrokerState], within_s: float) -> None:
+    stop_by = time.monotonic() + within_s
+    remaining = stop_in_turn(brokers, is_impatient=lambda: time.monotonic() >= stop_by)
+    for broker in remaining:
+        raise LabError(f"broker {broker.id} (pid {broker.pid}) did not stop within {within_s:g} s")
 
 
 def forget_brokers(folder: ClusterFolder) -> None:

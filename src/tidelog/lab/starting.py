@@ -18,6 +18,7 @@ from typing import Final
 
 from tidelog.client.errors import ClientError
 from tidelog.client.membership import ask_membership
+from tidelog.config.properties import read_properties
 from tidelog.lab import launch
 from tidelog.lab.broker_output import OutputTail, Ready, last_lines, parse_ready
 from tidelog.lab.errors import BrokerDied, NotReady, StartCancelled
@@ -51,6 +52,8 @@ class StartedBroker:
     output_start: int
     announces_itself: bool
     """Whether it prints the line that says it is ready; others are asked."""
+    is_behind_proxy: bool
+    """Whether the address that it prints is not where it listens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,14 @@ def spawn(folder: ClusterFolder, broker_id: int, *, host: str, port: int) -> Sta
         started_ms=time.time_ns() // 1_000_000,
     )
     folder.pid_file(broker_id).write_text(f"{child.pid}\n", encoding="utf-8")
-    return StartedBroker(state, child, output_start, announces_itself=foreign is None)
+    return StartedBroker(
+        state,
+        child,
+        output_start,
+        announces_itself=foreign is None,
+        is_behind_proxy="advertised.listeners"
+        in read_properties(folder.properties_file(broker_id)),
+    )
 
 
 def bury_the_dead() -> None:
@@ -118,7 +128,8 @@ def wait_until_ready(
             has_ended = broker.child.poll() is not None
             ready = _first_ready(tails[broker.state.id])
             if ready is not None:
-                broker.state = replace(broker.state, host=ready.host, port=ready.port)
+                if not broker.is_behind_proxy:
+                    broker.state = replace(broker.state, host=ready.host, port=ready.port)
                 waiting.remove(broker)
             elif has_ended:
                 raise death_of(folder, broker)

@@ -19,7 +19,8 @@ def plan(broker_count: int, coordination: str, settings: dict[str, str]) -> Clus
         port=9092,
         coordination=coordination,
         settings=settings,
-        of_each={},
+        listening_ports={},
+        advertised_ports={},
     )
 
 
