@@ -43,6 +43,7 @@ from tidelog.lab.network.parties import CLIENTS, Party
 from tidelog.lab.network.places import TIED, NetworkFolder
 from tidelog.lab.network.proxy import CONNECTIONS_MAX, Proxy
 from tidelog.lab.network.routes import read_routes
+from tidelog.lab.network.socket_inodes import best_way
 from tidelog.lab.network.status import LinkStatus, NetworkStatus
 from tidelog.lab.processes import identify
 
@@ -192,7 +193,7 @@ async def _serve(folder: NetworkFolder, *, is_tied: bool) -> int:
     for ending in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(ending, stopping.set)
     state_file = ClusterFolder(folder.root).state_file
-    callers = Callers(partial(known_processes, state_file), PROC)
+    callers = Callers(partial(known_processes, state_file), best_way(PROC), PROC)
     with ExitStack() as running:
         # One: who calls is asked for all that wait, and then for all that came meanwhile.
         executor = running.enter_context(ThreadPoolExecutor(1, "callers"))

@@ -23,17 +23,18 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from tidelog.lab.errors import PortInUse
-from tidelog.lab.network.callers import Caller
 from tidelog.lab.network.connection import Connection, Stage, Target, Traffic
 from tidelog.lab.network.direction import READ_BYTES
 from tidelog.lab.network.errors import NetworkError
 from tidelog.lab.network.links import Links
 from tidelog.lab.network.parties import Party
 from tidelog.lab.network.routes import LISTEN_HOST, Route
+from tidelog.lab.network.socket_inodes import Caller
 from tidelog.lab.network.status import PairStatus
 
 # Connections of a link that is cut pile up, as often as their callers try again.
@@ -137,7 +138,8 @@ class Proxy:
             except OSError:
                 return  # Nobody is left, or the one that was has gone.
             accepted.setblocking(False)
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with suppress(OSError):  # macOS says so if it was reset already.
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = Connection(
                 loop=self._loop,
                 caller_socket=accepted,

@@ -2,18 +2,14 @@
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tidelog.lab.network.callers import (
-    Caller,
-    Callers,
-    Processes,
-    find_inode,
-    known_processes,
-)
+from tidelog.lab.network.callers import Callers, Processes, known_processes
 from tidelog.lab.network.parties import CLIENTS, Party, broker_party
+from tidelog.lab.network.socket_inodes import Caller, inodes_by_tables
 from tidelog.lab.processes import ProcessIdentity, identify
 from tidelog.lab.state import BrokerState, write_state
 
@@ -70,7 +66,8 @@ KNOWN: Processes = {
 
 
 def parties(proc: FakeProc, *ports: int) -> list[Party]:
-    return Callers(lambda: KNOWN, proc.root).identify([caller(port) for port in ports])
+    tables = partial(inodes_by_tables, proc.root)
+    return Callers(lambda: KNOWN, tables, proc.root).identify([caller(port) for port in ports])
 
 
 def test_caller_is_who_has_its_socket_open(proc: FakeProc) -> None:
@@ -100,7 +97,8 @@ def test_caller_that_the_kernel_does_not_know_is_a_client(proc: FakeProc) -> Non
 
 
 def test_without_proc_everybody_is_a_client(tmp_path: Path) -> None:
-    nowhere = Callers(lambda: KNOWN, tmp_path / "proc")
+    proc = tmp_path / "proc"
+    nowhere = Callers(lambda: KNOWN, partial(inodes_by_tables, proc), proc)
     assert nowhere.identify([caller(40_000), caller(40_001)]) == [CLIENTS, CLIENTS]
 
 
@@ -110,17 +108,12 @@ def test_broker_that_is_written_down_meanwhile_is_found(proc: FakeProc) -> None:
         {broker_party(1): ProcessIdentity(13, "before")},
         {broker_party(1): ProcessIdentity(11, "then")},
     ]
-    callers = Callers(lambda: said.pop(0) if len(said) > 1 else said[0], proc.root)
+    callers = Callers(
+        lambda: said.pop(0) if len(said) > 1 else said[0],
+        partial(inodes_by_tables, proc.root),
+        proc.root,
+    )
     assert callers.identify([caller(40_000)]) == [broker_party(1)]
-
-
-def test_inode_is_that_of_the_whole_address(proc: FakeProc) -> None:
-    table = (proc.root / "net" / "tcp").read_bytes()
-    assert find_inode(table, caller(40_000)) == 100
-    assert find_inode(table, Caller("127.0.0.1", 40_000, "127.0.0.1", 12_002)) == 99
-    assert find_inode(table, caller(40_002)) == 0
-    assert find_inode(table, caller(40_001)) is None
-    assert find_inode(b"", caller(40_000)) is None
 
 
 def test_known_are_the_brokers_that_run(tmp_path: Path) -> None:
