@@ -4,6 +4,7 @@ Nothing is waited for by sleeping. That something does not arrive is looked at a
 has, that was sent later through the same process.
 """
 
+import asyncio
 import hashlib
 import json
 import os
@@ -15,21 +16,31 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Final, Self
 
 import pytest
+import uvloop
 
 from tests.support.command_line import environment
 from tests.support.ports import free_port
 from tests.support.server_process import wait_until
 from tidelog.lab.errors import PortInUse
 from tidelog.lab.folder import ClusterFolder
+from tidelog.lab.network.callers import PROC
 from tidelog.lab.network.errors import CommandRefused, NetworkRunsAlready, NoNetwork
 from tidelog.lab.network.network import LabNetwork
-from tidelog.lab.network.parties import CLIENTS, Party, broker_party
+from tidelog.lab.network.parties import CLIENTS, ZOOKEEPER, Party, broker_party
+from tidelog.lab.network.proxy import Proxy
 from tidelog.lab.network.routes import Route
+from tidelog.lab.network.socket_inodes import (
+    Caller,
+    best_way,
+    inodes_by_diag,
+    inodes_by_tables,
+)
 from tidelog.lab.network.status import PairStatus
 from tidelog.lab.processes import identify, is_running, wait_for_end
 from tidelog.lab.state import BrokerState, write_state
@@ -208,6 +219,44 @@ def test_many_connections_pass_side_by_side(lab: Lab) -> None:
     )
 
 
+def test_connection_beyond_the_bound_is_reset() -> None:
+    uvloop.run(_reach_the_bound())
+
+
+async def _reach_the_bound() -> None:
+    loop = asyncio.get_running_loop()
+    with ExitStack() as held:
+        server = held.enter_context(socket.create_server((HOST, 0)))
+        route = Route(
+            port=free_port(), target_host=HOST, target_port=server.getsockname()[1], party=ONE
+        )
+        proxy = Proxy(
+            loop=loop,
+            routes=[route],
+            identify=lambda callers: [CLIENTS for _ in callers],
+            executor=held.enter_context(ThreadPoolExecutor(1)),
+            connections_max=2,
+        )
+        held.callback(proxy.close)
+        proxy.open()
+        running = loop.create_task(proxy.run())
+        callers = [
+            held.enter_context(socket.create_connection((HOST, route.port))) for _ in range(3)
+        ]
+        for one in (server, *callers):
+            one.setblocking(False)
+        async with asyncio.timeout(TIMEOUT_S):
+            with pytest.raises(ConnectionResetError):
+                await loop.sock_recv(callers[2], 1)
+            for _ in range(2):
+                accepted, _address = await loop.sock_accept(server)
+                with accepted:
+                    await loop.sock_sendall(accepted, b"welcome")
+            assert [await loop.sock_recv(one, 7) for one in callers[:2]] == [b"welcome"] * 2
+        assert proxy.refused_count == 1
+        running.cancel()
+
+
 # -- ends ----------------------------------------------------------------------------------------
 
 
@@ -244,6 +293,25 @@ def test_target_that_is_dead_resets_its_callers(lab: Lab) -> None:
     near = lab.connect()
     with pytest.raises(ConnectionResetError):
         near.recv(1)
+
+
+def test_network_survives_callers_and_targets_that_reset_at_once(lab: Lab) -> None:
+    for number in range(50):
+        gone = lab.connect(ONE)
+        near = lab.connect(TWO)
+        if number % 2:
+            gone.sendall(b"hello")
+            near.sendall(b"hello")
+        reset(gone)
+        reset(lab.accept(TWO))
+        with pytest.raises(ConnectionResetError):
+            near.recv(1)
+    lab.fence()
+    wait_until(
+        lambda: (now := lab.traffic(CLIENTS, ONE)) is not None and now.waiting_count == 0,
+        within_s=TIMEOUT_S,
+        what="every caller was seen to have gone",
+    )
 
 
 def reset(connection: socket.socket) -> None:
@@ -433,6 +501,19 @@ def test_caller_with_an_ipv6_socket_is_known(lab: Lab) -> None:
     assert [pair.caller for pair in lab.network.status().pairs] == [THREE]
 
 
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_both_ways_to_ask_the_kernel_find_the_same_socket(family: socket.AddressFamily) -> None:
+    mapped = "" if family == socket.AF_INET else "::ffff:"
+    with socket.create_server((HOST, 0)) as server, socket.socket(family) as near:
+        near.connect((f"{mapped}{HOST}", server.getsockname()[1]))
+        caller = Caller(HOST, near.getsockname()[1], *server.getsockname())
+        gone = Caller(HOST, 1, *server.getsockname())
+        expected = {caller: os.fstat(near.fileno()).st_ino}
+        assert inodes_by_tables(PROC, [caller, gone]) == expected
+        if (ask := best_way(PROC)) is inodes_by_diag:  # Where Linux was built with it.
+            assert ask([caller, gone]) == expected
+
+
 # -- slow ----------------------------------------------------------------------------------------
 
 DELAY_MS: Final = 60
@@ -494,20 +575,20 @@ network.slow(broker_party(2), broker_party(1), delay_ms=7)
     assert lab.network.status().links == ()
 
 
-@pytest.mark.parametrize(
-    ("these", "those", "reason"),
-    [
+def test_cut_of_what_does_not_exist_is_refused(lab: Lab) -> None:
+    refused: list[tuple[list[Party], list[Party], str]] = [
         ([broker_party(9)], [ONE], "there is no broker 9 here, only broker 1, broker 2, clients"),
+        ([ONE, ZOOKEEPER], [TWO], "there is no zookeeper here"),
         ([Party("me")], [ONE], "'me' is nobody's name"),
         ([ONE], [ONE, TWO], "both sides"),
         ([], [ONE], "list of parties"),
-    ],
-)
-def test_cut_of_what_does_not_exist_is_refused(
-    lab: Lab, these: list[Party], those: list[Party], reason: str
-) -> None:
-    with pytest.raises(CommandRefused, match=reason):
-        lab.network.cut_between(these, those)
+    ]
+    for these, those, reason in refused:
+        with pytest.raises(CommandRefused, match=reason):
+            lab.network.cut_between(these, those)
+    lab.become(broker_3=os.getpid())
+    with pytest.raises(CommandRefused, match="does not come by here"):
+        lab.network.cut(THREE, CLIENTS)
     assert lab.network.status().links == ()
 
 

@@ -20,6 +20,7 @@ import errno
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -115,8 +116,9 @@ class Connection:
     def reset(self) -> None:
         """End it for both sides at once, whatever is on its way."""
         for one in (self._caller_socket, self._target_socket):
-            if one is not None and one.fileno() >= 0:
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            if one is not None:
+                with suppress(OSError):  # macOS says so if it was reset already.
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self._close()
 
     # -- opening ---------------------------------------------------------------------------------
@@ -157,7 +159,7 @@ class Connection:
     def _on_connect_ended(self, one: socket.socket, error_number: int) -> None:
         # Where nobody listens, a connection that was given the same port as its own becomes one to
         # itself, and would keep the broker from listening there again.
-        if error_number == 0 and one.getsockname() != one.getpeername():
+        if error_number == 0 and one.getsockname() != self.target.address:
             self._forward(one)
         elif self._link.is_cut:
             one.close()

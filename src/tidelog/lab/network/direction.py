@@ -7,7 +7,7 @@
 It is asked of the sockets themselves, rather than of a transport, because a transport goes on
 writing what it was given: after `set_link` with a link that is cut not a byte leaves, nothing is
 read, and an end of either side is not noticed. The kernel keeps what it has, as it does while TCP
-repeats itself on a real network.
+repeats itself on a real network. What the sink's socket was given before the cut has arrived.
 
 What ends a direction, in the order in which it happens on the wire:
 
