@@ -278,3 +278,17 @@ def test_a_job_changes_its_source_and_goes_on_from_its_checkpoint(
     assert streams.available(before, **options).all == offsets(topic, 10)
     fill(topics, topic, 5, partition=1)
     assert streams.available(after, **options).all == [(topic, 1, at) for at in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"kafka.isolation.level": "none"}, r"OptionError: kafka\.isolation\.level"),
+        ({"endingOffsets": "latest"}, "OptionError: endingOffsets"),
+    ],
+)
+def test_a_wrong_option_of_a_stream_is_named(
+    options: dict[str, str], said: str, streams: Streams, topics: ReplicatedTopics
+) -> None:
+    with pytest.raises(Exception, match=said):
+        streams.available(subscribe=topics.create(), **options)

@@ -16,7 +16,8 @@ and sinks need is imported by those.
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
@@ -81,9 +82,8 @@ class TidelogDataSource(DataSource):
             return SegmentReader(segment_options(self.options))
         return TopicReader(batch_options(self.options))
 
-    @in_a_sentence()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        return TopicStreamReader(stream_options(self.options))
+        return TopicStreamReader(dict(self.options))
 
     @in_a_sentence()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -146,10 +146,14 @@ class TopicReader(DataSourceReader):
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`spark.readStream`. One object on the driver plans; copies of it in tasks only read."""
+    """`spark.readStream`. One object on the driver plans; copies of it in tasks only read.
 
-    def __init__(self, options: SourceOptions) -> None:
-        self._options = options
+    Options are looked at when Spark first asks for something: of an error that is raised while a
+    reader is made it would tell only that there is no `reader` to stop.
+    """
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
         self._known_cluster: SourceCluster | None = None
         self._available: Offsets | None = None
         """Where to stop with `availableNow`."""
@@ -162,6 +166,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         """Tasks need the options."""
         return {"_options": self._options}
+
+    @cached_property
+    def _options(self) -> SourceOptions:
+        return stream_options(self._given)
 
     @property
     def _cluster(self) -> SourceCluster:
@@ -176,6 +184,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._initial = self._cluster.beginning(self._cluster.partitions())
         return to_checkpoint(self._initial)
 
+    @in_a_sentence()
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's
         options = self._options
         if options.max_offsets_per_trigger is not None:
@@ -184,6 +193,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @in_a_sentence()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's
         self._available = self._cluster.ends(self._cluster.partitions())
 
