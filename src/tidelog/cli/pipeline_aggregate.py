@@ -14,7 +14,9 @@ from tidelog.cli.pipeline_running import (
     KafkaOption,
     MasterOption,
     OnceOption,
+    duration_ms,
     print_outcome,
+    require_other_topic,
     running,
     spark_duration,
 )
@@ -85,6 +87,8 @@ def run(
     """
     if output is Output.PARQUET and mode is Mode.UPDATE:
         raise ConfigError("--mode is update, but rows of Parquet files cannot change: use append")
+    if output is Output.TOPIC:
+        require_other_topic(source, target)
     job = Job(
         name="aggregate",
         bootstrap=bootstrap,
@@ -133,6 +137,13 @@ def _aggregation(
     moment = None if event_time is None else parse_field("--time", event_time)
     if moment is not None and not isinstance(moment, JsonField):
         raise ConfigError(f"--time is {event_time!r} but must be json:$.PATH")
+    if duration_ms("--window", window) == 0:
+        raise ConfigError(f"--window is {window!r} but must be more than nothing")
+    if slide and not 0 < duration_ms("--slide", slide) <= duration_ms("--window", window):
+        raise ConfigError(
+            f"--slide is {slide!r} but must be more than nothing, and no more than --window, "
+            f"{window!r}"
+        )
     return Aggregation(
         window=spark_duration("--window", window),
         slide=None if slide is None else spark_duration("--slide", slide),

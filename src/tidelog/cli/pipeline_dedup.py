@@ -15,6 +15,7 @@ from tidelog.cli.pipeline_running import (
     MasterOption,
     OnceOption,
     print_outcome,
+    require_other_topic,
     running,
     spark_duration,
 )
@@ -76,6 +77,7 @@ def run(
     )
     field = parse_field("--id", identity)
     apart = spark_duration("--watermark", watermark)
+    require_other_topic(source, target)
     with running(job) as run:
         from tidelog.pipeline.dedup import EventTime, dedup_topic  # noqa: PLC0415 - loads pyspark
 

@@ -74,6 +74,8 @@ def run(
     )
     start_ms = None if from_time is None else _time_ms("--from-time", from_time)
     end_ms = None if to_time is None else _time_ms("--to-time", to_time)
+    _require_order("offset", from_offset, to_offset)
+    _require_order("time", start_ms, end_ms)
     per_s = None if rate is None else rate_per_s("--rate", rate)
     with running(job) as run:
         from tidelog.pipeline.replay import Replay, replay_archive  # noqa: PLC0415 - loads pyspark
@@ -99,6 +101,11 @@ def run(
         )
     print_outcome(job, outcome, {})
     return 0
+
+
+def _require_order(what: str, start: int | None, end: int | None) -> None:
+    if start is not None and end is not None and start >= end:
+        raise ConfigError(f"--to-{what} is not behind --from-{what}: nothing is in between")
 
 
 def _time_ms(option: str, text: str) -> int:

@@ -194,6 +194,12 @@ def spark_duration(option: str, text: str) -> str:
     return f"{duration_ms(option, text)} milliseconds"
 
 
+def require_other_topic(source: str, target: str) -> None:
+    """A job that reads what it writes has no end."""
+    if source == target:
+        raise ConfigError(f"TARGET is {target}, which is the TOPIC that is read: name another one")
+
+
 def rate_per_s(option: str, text: str) -> float:
     """`5000/s`, `300/min` or `5000`, which is in a second. Raises ConfigError naming the option."""
     number, _, unit = text.partition("/")

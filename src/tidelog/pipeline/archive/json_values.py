@@ -31,9 +31,9 @@ def checked_schema(text: str) -> str:
     try:
         schema = StructType.fromDDL(text)
     except PySparkException as error:
-        reason = str(error).partition("\n")[0]
+        reason = next((line for line in str(error).splitlines() if line.strip()), "")
         raise OptionError(
-            f"the schema {text!r} is not one such as 'id BIGINT, name STRING': {reason}"
+            f"the schema {text!r} is not one such as 'id BIGINT, name STRING': {reason.strip()}"
         ) from error
     if not isinstance(schema, StructType) or not schema.fields:
         raise OptionError(f"the schema {text!r} has no field: it is such as 'id BIGINT'")
