@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FIRST_MS = 1_763_370_000_000  # 2025-11-17T09:00:00Z
+LAST_MS = (1 << 63) - 1
 MINUTE_MS = 60_000
 BY_KEY = Aggregation(
     window="10 minutes",
@@ -94,10 +95,14 @@ def test_a_window_is_written_once_when_it_is_over_and_late_records_are_counted(
 def test_a_window_is_written_each_time_it_changes(
     spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
 ) -> None:
-    source, target = topics.create(), topics.create()
-    for amount in (3, 4):
+    source = topics.create(config={"message.timestamp.after.max.ms": str(LAST_MS)})
+    target = topics.create()
+    # Of a time that no calendar has: it is in no window, and ends no job.
+    topics.send(source, [NewRecord(b"a", b"{}", LAST_MS, ())])
+    for amount, without_time in ((3, 1), (4, 0)):
         topics.send(source, [order(1, "a", amount)])
-        aggregate(spark, topics, source, target, tmp_path, mode=Mode.UPDATE)
+        outcome = aggregate(spark, topics, source, target, tmp_path, mode=Mode.UPDATE)
+        assert outcome.counts["without_time"] == without_time
     assert [(each["count"], each["sum"]) for each in rows(topics, target)] == [(1, 3.0), (2, 7.0)]
 
 

@@ -193,6 +193,22 @@ def test_a_row_that_is_too_large_names_the_settings(
     assert task.written(topic) == [b"other"]
 
 
+def test_a_timestamp_that_a_topic_does_not_take_names_the_settings(
+    topics: ReplicatedTopics,
+) -> None:
+    topic = topics.create()
+    given = {
+        "kafka.bootstrap.servers": topics.bootstrap,
+        "topic": topic,
+        "includeTimestamp": "true",
+    }
+    options = sink_options(given, {"value": "string", "timestamp": "timestamp"})
+    far = pa.array([4_000_000_000_000_000], pa.timestamp("us", "UTC"))
+    rows = pa.RecordBatch.from_arrays([pa.array(["x"]), far], names=["value", "timestamp"])
+    with pytest.raises(PipelineError, match=r"message\.timestamp\.after\.max\.ms"):
+        write_exactly_once(options, TaskIdentity(f"query-{topic}", 0, 0, "run"), [rows])
+
+
 def test_a_timeout_that_brokers_do_not_allow_is_named_before_anything_is_written(
     topics: ReplicatedTopics,
 ) -> None:

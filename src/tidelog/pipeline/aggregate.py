@@ -132,11 +132,16 @@ def _event_time(wanted: Aggregation) -> "Column":
     from pyspark.sql import functions as f  # noqa: PLC0415 - needs the extra
 
     if wanted.event_time is None:
-        return f.col("timestamp")
+        return f.timestamp_millis(_within_calendars(f.unix_millis("timestamp")))
     text = as_text(wanted.event_time)
-    number = text.try_cast("bigint")
-    milliseconds = f.when(number.between(-_TIME_MAX_MS, _TIME_MAX_MS), number)
+    milliseconds = _within_calendars(text.try_cast("bigint"))
     return f.coalesce(f.timestamp_millis(milliseconds), f.try_to_timestamp(text))
+
+
+def _within_calendars(milliseconds: "Column") -> "Column":
+    from pyspark.sql import functions as f  # noqa: PLC0415 - needs the extra
+
+    return f.when(milliseconds.between(-_TIME_MAX_MS, _TIME_MAX_MS), milliseconds)
 
 
 def _measured(wanted: Aggregation) -> "Column":

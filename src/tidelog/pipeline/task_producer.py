@@ -505,6 +505,11 @@ def _difference(now: Written, before: Written) -> str:
 
 def _refused(error: KafkaError) -> Exception:
     """Why a row was not written, with the name of what decides on it."""
+    if error.name() == "INVALID_TIMESTAMP":
+        return PipelineError(
+            "a row has a timestamp that its topic does not take: message.timestamp.before.max.ms "
+            "and message.timestamp.after.max.ms of a topic are how far from now it may be"
+        )
     if error.name() != "MSG_SIZE_TOO_LARGE":
         return KafkaException(error)
     return PipelineError(
