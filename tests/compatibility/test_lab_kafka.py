@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tidelog.base.errors import ConfigError
 from tidelog.client.admin import Admin
-from tidelog.lab.kafka import QUICK_START_FLAGS, KafkaUnavailable, find_kafka
+from tidelog.lab.kafka import QUICK_START_FLAGS, find_kafka
 from tidelog.lab.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.one_broker  # Of us: it is about Kafka.
@@ -37,5 +38,5 @@ def test_kafkas_broker_is_killed_and_comes_back(kafka: LocalCluster) -> None:
 
 
 def test_a_home_without_kafka_is_named(tmp_path: Path) -> None:
-    with pytest.raises(KafkaUnavailable, match=r"--kafka-home is .* but there is no libs/kafka_"):
+    with pytest.raises(ConfigError, match=r"--kafka-home is .* but there is no libs/kafka_"):
         find_kafka(tmp_path, jvm_flags=(), heap_mib=256)

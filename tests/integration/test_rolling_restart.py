@@ -18,7 +18,7 @@ from tidelog.client.bootstrap import Address
 from tidelog.client.errors import ClientError
 from tidelog.client.membership import ask_topic
 from tidelog.lab.verdict import judge
-from tidelog.lab.workload import Workload
+from tidelog.lab.workload import CAREFUL, Workload
 
 TOPIC = "demo"
 PARTITION_COUNT = 6
@@ -89,6 +89,7 @@ def test_rolling_restart_costs_no_record_and_no_error(
         producers_per_partition=2,
         consumers=1,
         ledger_folder=tmp_path,
+        care=CAREFUL,
     )
     workload.start()
     try:

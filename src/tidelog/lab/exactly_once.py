@@ -21,8 +21,7 @@ from tidelog.client.groups import Groups
 from tidelog.client.membership import TopicView
 from tidelog.lab.applications import Applications
 from tidelog.lab.errors import LabError
-from tidelog.lab.exactly_once_schedule import PlannedFault, Target
-from tidelog.lab.fault_schedule import Deed
+from tidelog.lab.exactly_once_schedule import Deed, PlannedFault, Target
 from tidelog.lab.passage import (
     INPUT,
     OUTPUT,

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from tidelog.lab.fault_schedule import Deed
 from tidelog.lab.points import Point
 
 # Away for a moment; or for longer than sessions and transactions last.
@@ -18,6 +17,14 @@ _LONG_S: Final = (6.5, 12.0)
 _LONG_SHARE: Final = 0.3
 _APPLICATION_SHARE: Final = 0.4
 _WAITING_SHARE: Final = 0.7
+
+
+class Deed(StrEnum):
+    """What is done to a process."""
+
+    KILL = "kill -9"
+    PAUSE = "pause"
+    RESTART = "restart"
 
 
 class Target(StrEnum):

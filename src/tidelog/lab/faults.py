@@ -1,36 +1,39 @@
-"""A cluster of its own, a load, faults one after the other, and a verdict (B3).
+"""A cluster of its own, a load, faults, and a verdict (B3).
 
-    started, loaded ──▶ fault ──▶ who was away is back ──▶ in sync again ──▶ fault ...
-                          ▲                  │
-                          └──────────────────┘  some do not wait
+    started, loaded ──▶ fault ──▶ undone ──▶ in sync again ──▶ fault ...     one after the other
+                   or ──▶ each at its time, undone when it has lasted         as somebody wrote down
     ... ──▶ all in sync ──▶ all acknowledged, all read ──▶ stopped ──▶ judged by what the disks hold
 
-Brokers are processes and faults are signals. A process that is killed leaves what it wrote in the
-page cache, so nothing that was acknowledged may be lost, however few replicas were in sync.
+Brokers are processes. One that is killed leaves what it wrote in the page cache, so nothing that
+was acknowledged by all in sync may be lost, however few those were; one whose log is torn has lost
+what others have.
 
 Whatever goes wrong besides the records themselves - a broker that does not come back, a cluster
 that does not get in sync, a producer that is told an error - is a problem in the outcome.
 """
 
-import random
+import heapq
+import itertools
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final
 
 from tidelog.client.admin import Admin
 from tidelog.client.errors import ClientError
-from tidelog.client.membership import TopicView
 from tidelog.lab.errors import LabError, StartCancelled
-from tidelog.lab.fault_schedule import Deed, Fault, Victim
+from tidelog.lab.fault_schedule import Fault, PacedFault, TimedFault
+from tidelog.lab.injector import BegunFault, Injector
 from tidelog.lab.local_cluster import LocalCluster
+from tidelog.lab.observations import Moment, Observer
 from tidelog.lab.record_names import UNKNOWN_RECORD, RecordId, identify_record
 from tidelog.lab.replica_files import first_difference, stored_batches
+from tidelog.lab.roles import Roles
 from tidelog.lab.verdict import PartitionVerdict, judge
-from tidelog.lab.workload import Acknowledgements, Gap, Workload
+from tidelog.lab.workload import Care, Gap, Workload
 from tidelog.records.record import decode_records
 
 TOPIC: Final = "faults"
@@ -38,77 +41,69 @@ REPLICATION_FACTOR: Final = 3
 SESSION_TIMEOUT_S: Final = 2.0
 HISTORY_FILE: Final = "faults.txt"
 LEDGER_FOLDER: Final = "ledger"
-_MIN_INSYNC_REPLICAS: Final = 2
 _PRODUCERS_PER_PARTITION: Final = 2
 _CONSUMERS: Final = 2
-_IN_SYNC_WITHIN_S: Final = 60.0
-_CAUGHT_UP_WITHIN_S: Final = 60.0
+_IN_SYNC_WITHIN_S: Final = 120.0
+_CAUGHT_UP_WITHIN_S: Final = 120.0
 _POLL_INTERVAL_S: Final = 0.05
 
 # Short sessions, so that a long pause is a few seconds; leaders that go home soon, so that faults
-# find them on all brokers; small segments, so that logs roll.
+# find them on all brokers; a disk that was full is looked at again soon.
 _SESSION_MS: Final = str(round(1_000 * SESSION_TIMEOUT_S))
 _SETTINGS: Final = {
     "broker.session.timeout.ms": _SESSION_MS,
     "broker.heartbeat.interval.ms": "400",
-    "zookeeper.session.timeout.ms": _SESSION_MS,
     "replica.lag.time.max.ms": "3000",
     "leader.imbalance.check.interval.seconds": "5",
 }
-_TOPIC_SETTINGS: Final = {
-    "min.insync.replicas": str(_MIN_INSYNC_REPLICAS),
-    "segment.bytes": "1048576",
+SETTINGS_OF_TIDELOG: Final = {
+    **_SETTINGS,
+    "zookeeper.session.timeout.ms": _SESSION_MS,
+    "tidelog.log.dir.retry.ms": "500",
 }
+SETTINGS_OF_KAFKA: Final = {**_SETTINGS, "offsets.topic.num.partitions": "4"}
+_SEGMENT_BYTES: Final = "1048576"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRun:
-    """What to do, and where: `folder` holds nothing yet. `coordination`: sqlite or zookeeper."""
+    """What to do, and to which cluster, which has yet to be started."""
 
-    folder: Path
-    coordination: str
+    cluster: LocalCluster
+    settings: dict[str, str]
     broker_count: int
     partition_count: int
-    seed: int
-    faults: tuple[Fault, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class InjectedFault:
-    """A fault that happened: to whom, and when, by the clock and since the beginning."""
-
-    fault: Fault
-    victims: tuple[str, ...]
-    at: float
-    at_s: float
-
-    @property
-    def names(self) -> str:
-        return ", ".join(self.victims)
-
-    def as_line(self) -> str:
-        """`kill -9 leader of 3: broker 2, away for 0.8 s`."""
-        fault = self.fault
-        is_of_partition = fault.victim in {Victim.LEADER, Victim.FOLLOWER}
-        whose = f" of {fault.partition}" if is_of_partition else ""
-        away = f", away for {fault.away_s:.1f} s" if fault.away_s else ""
-        return f"{fault.kind}{whose}: {self.names}{away}"
+    care: Care
+    min_insync_replicas: int
+    allows_unclean_election: bool
+    faults: Sequence[PacedFault] | Sequence[TimedFault]
 
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
     """What became of it all."""
 
-    injected: list[InjectedFault] = field(default_factory=list)
+    engine: str = ""
+    injected: list[BegunFault] = field(default_factory=list)
     verdicts: list[PartitionVerdict] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
+    moments: list[Moment] = field(default_factory=list)
     sent: int = 0
+    began_at: float = 0.0
     took_s: float = 0.0
 
     @property
     def acknowledged(self) -> int:
         return sum(verdict.acknowledged for verdict in self.verdicts)
+
+    @property
+    def lost(self) -> int:
+        return sum(verdict.lost for verdict in self.verdicts)
+
+    @property
+    def duplicated(self) -> int:
+        return sum(verdict.duplicated for verdict in self.verdicts)
 
     @property
     def is_good(self) -> bool:
@@ -118,6 +113,11 @@ class Outcome:
     def longest_gap_s(self) -> float:
         """For how long nothing was acknowledged in some partition."""
         return max((gap.length_s for gap in self.gaps), default=0.0)
+
+    @property
+    def unavailable_s(self) -> float:
+        """For how long a partition took no record, all gaps together, of the average partition."""
+        return sum(gap.length_s for gap in self.gaps) / max(1, len(self.verdicts))
 
     def gaps_by_kind(self) -> dict[str, list[float]]:
         """By kind of fault: the longest gap of each, in the order of the faults."""
@@ -132,10 +132,10 @@ class Outcome:
 class Watcher:
     """Who is told how far it is, and may have had enough."""
 
-    on_progress: Callable[[str, int], None]
-    """What is being done, and how many records are acknowledged."""
-    on_fault: Callable[[InjectedFault], None]
-    """A fault is about to happen."""
+    on_progress: Callable[[str, Moment | None], None]
+    """What is being done, and what the cluster looked like a moment ago."""
+    on_fault: Callable[[BegunFault], None]
+    """A fault happens."""
     is_cancelled: Callable[[], bool]
 
 
@@ -148,16 +148,20 @@ class _FaultLab:
     def __init__(self, run: FaultRun, watcher: Watcher) -> None:
         self._run = run
         self._watcher = watcher
-        self._cluster = LocalCluster.of_tidelog(run.folder, run.coordination, watcher.is_cancelled)
-        self._outcome = Outcome()
-        self._began_at = time.monotonic()
-        self._acknowledgements: Acknowledgements | None = None
+        self._cluster = run.cluster
+        self._outcome = Outcome(engine=run.cluster.engine.name, began_at=time.monotonic())
+        self._observer: Observer | None = None
         self._doing = "starting"
+        roles = Roles(self._cluster, TOPIC, is_cancelled=watcher.is_cancelled)
+        self._injector = Injector(self._cluster, roles, TOPIC)
 
     def run(self) -> Outcome:
         try:
             replicas = self._start()
             workload = self._start_workload()
+            observer = Observer(self._cluster, TOPIC, lambda: workload.acknowledgements.count)
+            self._observer = observer
+            observer.start()
             try:
                 self._inject_all()
                 self._finish(workload)
@@ -166,12 +170,14 @@ class _FaultLab:
             except (LabError, ClientError) as error:
                 self._outcome.problems.append(f"{self._doing}: {error}")
             finally:
+                observer.stop()
                 workload.stop_producing(within_s=0)
                 workload.stop_consuming()
         finally:
             self._outcome.problems += self._cluster.stop()
+        self._outcome.moments = observer.moments
         self._judge(workload, replicas)
-        self._outcome.took_s = time.monotonic() - self._began_at
+        self._outcome.took_s = time.monotonic() - self._outcome.began_at
         return self._outcome
 
     # -- before ----------------------------------------------------------------------------------
@@ -179,13 +185,19 @@ class _FaultLab:
     def _start(self) -> list[tuple[int, ...]]:
         """Who holds each partition."""
         self._tell("starting the cluster")
-        self._cluster.start(self._run.broker_count, _SETTINGS)
+        self._cluster.start(self._run.broker_count, self._run.settings)
         with Admin(self._cluster.bootstrap) as admin:
             admin.create_topic(
                 TOPIC,
                 partitions=self._run.partition_count,
                 replication_factor=REPLICATION_FACTOR,
-                configs=_TOPIC_SETTINGS,
+                configs={
+                    "min.insync.replicas": str(self._run.min_insync_replicas),
+                    "unclean.leader.election.enable": str(
+                        self._run.allows_unclean_election
+                    ).lower(),
+                    "segment.bytes": _SEGMENT_BYTES,
+                },
             )
         self._wait_in_sync()
         return [partition.replicas for partition in self._cluster.view(TOPIC).partitions]
@@ -197,76 +209,65 @@ class _FaultLab:
             partition_count=self._run.partition_count,
             producers_per_partition=_PRODUCERS_PER_PARTITION,
             consumers=_CONSUMERS,
-            ledger_folder=self._run.folder / LEDGER_FOLDER,
+            ledger_folder=self._cluster.folder.root / LEDGER_FOLDER,
+            care=self._run.care,
         )
         workload.start()
-        self._acknowledgements = workload.acknowledgements
         return workload
 
     # -- faults ----------------------------------------------------------------------------------
 
     def _inject_all(self) -> None:
-        for fault in self._run.faults:
-            self._pass_time(fault.load_s)
-            self._doing = f"fault {fault.number}, {fault.kind}"
-            victims = self._victims(fault)
-            at = time.monotonic()
-            names = tuple(f"{_process_kind(fault)} {each}" for each in victims)
-            injected = InjectedFault(fault, names, at, at - self._began_at)
-            self._outcome.injected.append(injected)
-            self._write_history(injected)
-            self._watcher.on_fault(injected)
-            self._inject(fault, victims)
-            if fault.waits_for_sync:
-                self._tell("waiting until all are in sync")
-                self._wait_in_sync()
+        paced = [each for each in self._run.faults if isinstance(each, PacedFault)]
+        timed = [each for each in self._run.faults if isinstance(each, TimedFault)]
+        for each in paced:
+            self._inject_in_turn(each)
+        self._inject_in_time(timed)
 
-    def _inject(self, fault: Fault, victims: Sequence[int]) -> None:
-        self._tell(f"{fault.kind}: {self._outcome.injected[-1].names}")
-        match fault.deed:
-            case Deed.KILL if fault.victim is Victim.ENSEMBLE_LEADER:
-                self._for_a_while(
-                    fault, victims, self._cluster.kill_server, self._cluster.restart_server
-                )
-            case Deed.KILL:
-                self._for_a_while(fault, victims, self._cluster.kill, self._cluster.restart)
-            case Deed.PAUSE:
-                self._for_a_while(fault, victims, self._cluster.pause, self._cluster.resume)
-            case Deed.RESTART:
-                for victim in victims:
-                    self._cluster.restart(victim)
-            case _:
-                assert_never(fault.deed)
+    def _inject_in_turn(self, paced: PacedFault) -> None:
+        if paced.needs_sync:
+            self._wait_in_sync()
+        self._pass_time(paced.load_s)
+        begun = self._begin(paced.fault)
+        self._pass_time(paced.fault.away_s)
+        begun.undo()
+        if paced.waits_for_sync:
+            self._wait_in_sync()
 
-    def _for_a_while(
-        self,
-        fault: Fault,
-        victims: Sequence[int],
-        take_away: Callable[[int], None],
-        bring_back: Callable[[int], None],
-    ) -> None:
-        for victim in victims:
-            take_away(victim)
-        self._pass_time(fault.away_s)
-        for victim in victims:
-            bring_back(victim)
+    def _inject_in_time(self, faults: Sequence[TimedFault]) -> None:
+        """Each at its time, or as soon as what comes before it is done; undone when it is over."""
+        began_at = time.monotonic()
+        order = itertools.count()
+        ends: list[tuple[float, int, BegunFault]] = []
+        for each in faults:
+            while ends and ends[0][0] <= each.at_s:
+                self._end_next(ends, began_at)
+            self._pass_time(began_at + each.at_s - time.monotonic())
+            begun = self._begin(each.fault)
+            heapq.heappush(ends, (each.at_s + each.fault.away_s, next(order), begun))
+        while ends:
+            self._end_next(ends, began_at)
 
-    def _victims(self, fault: Fault) -> list[int]:
-        """Who has the role now; then others, so many as the fault takes."""
-        if fault.victim is Victim.ENSEMBLE_LEADER:
-            return [self._cluster.ensemble_leader()]
-        chance = random.Random(f"{self._run.seed}/{fault.number}")
-        view = self._cluster.view(TOPIC)
-        first = _first_victim(fault, view, chance)
-        others = [broker.id for broker in self._cluster.brokers if broker.id != first]
-        return [first, *chance.sample(others, fault.broker_count - 1)]
+    def _end_next(self, ends: list[tuple[float, int, BegunFault]], began_at: float) -> None:
+        end_s, _, begun = heapq.heappop(ends)
+        self._pass_time(began_at + end_s - time.monotonic())
+        self._tell(f"end of {begun.fault.kind}")
+        begun.undo()
+
+    def _begin(self, fault: Fault) -> BegunFault:
+        self._doing = f"fault {fault.number}, {fault.kind}"
+        self._tell(fault.kind)
+        begun = self._injector.begin(fault)
+        self._outcome.injected.append(begun)
+        self._write_history(begun)
+        self._watcher.on_fault(begun)
+        return begun
 
     # -- after -----------------------------------------------------------------------------------
 
     def _finish(self, workload: Workload) -> None:
         """Nobody is away any more: all must be acknowledged, and read."""
         self._doing = "after the last fault"
-        self._tell("waiting until all are in sync")
         self._wait_in_sync()
         self._tell("waiting for the last acknowledgements")
         unacknowledged = workload.stop_producing(within_s=_CAUGHT_UP_WITHIN_S)
@@ -322,6 +323,7 @@ class _FaultLab:
     # -- all along -------------------------------------------------------------------------------
 
     def _wait_in_sync(self) -> None:
+        self._tell("waiting until all are in sync")
         self._cluster.wait_in_sync(TOPIC, REPLICATION_FACTOR, within_s=_IN_SYNC_WITHIN_S)
 
     def _pass_time(self, seconds: float) -> None:
@@ -333,13 +335,14 @@ class _FaultLab:
             time.sleep(min(left_s, _POLL_INTERVAL_S))
 
     def _tell(self, doing: str) -> None:
-        known = self._acknowledgements
-        self._watcher.on_progress(doing, 0 if known is None else known.count)
+        observer = self._observer
+        self._watcher.on_progress(doing, None if observer is None else observer.latest)
 
-    def _write_history(self, injected: InjectedFault) -> None:
+    def _write_history(self, begun: BegunFault) -> None:
         clock = datetime.now(UTC).strftime("%H:%M:%S.%f")[:-3]
-        with (self._run.folder / HISTORY_FILE).open("a", encoding="utf-8") as history:
-            history.write(f"{clock}Z {injected.fault.number:4} {injected.as_line()}\n")
+        path: Path = self._cluster.folder.root / HISTORY_FILE
+        with path.open("a", encoding="utf-8") as history:
+            history.write(f"{clock}Z {begun.fault.number:4} {begun.as_line()}\n")
 
 
 def attribute_gaps(gaps: Iterable[Gap], fault_times: Sequence[float]) -> list[float]:
@@ -355,23 +358,6 @@ def attribute_gaps(gaps: Iterable[Gap], fault_times: Sequence[float]) -> list[fl
         if index >= 0:
             longest[index] = max(longest[index], gap.length_s)
     return longest
-
-
-def _first_victim(fault: Fault, view: TopicView, chance: random.Random) -> int:
-    partition = view.partitions[fault.partition]
-    controller_id = view.membership.controller_id
-    match fault.victim:
-        case Victim.CONTROLLER if controller_id is not None:
-            return controller_id
-        case Victim.LEADER if partition.leader is not None:
-            return partition.leader
-        case _:
-            followers = [each for each in partition.replicas if each != partition.leader]
-            return chance.choice(followers)
-
-
-def _process_kind(fault: Fault) -> str:
-    return "server" if fault.victim is Victim.ENSEMBLE_LEADER else "broker"
 
 
 def _records_in(folder: Path, partition: int) -> list[RecordId]:

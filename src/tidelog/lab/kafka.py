@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tidelog.base.errors import ConfigError
 from tidelog.lab.cluster import write_properties
 from tidelog.lab.errors import LabError
 from tidelog.lab.folder import ClusterFolder
@@ -68,7 +69,10 @@ class KafkaPorts:
 
 
 def find_kafka(home: Path | None, *, jvm_flags: Sequence[str], heap_mib: int) -> KafkaInstallation:
-    """The distribution in `home`, or what was fetched; KafkaUnavailable says what to do."""
+    """The distribution in `home`, or what was fetched; ConfigError if `home` has none.
+
+    KafkaUnavailable says what is missing on this machine.
+    """
     if home is None:
         reason = why_kafka_is_unavailable()
         if reason is not None:
@@ -78,7 +82,7 @@ def find_kafka(home: Path | None, *, jvm_flags: Sequence[str], heap_mib: int) ->
         raise KafkaUnavailable("java is not on the PATH, so Apache Kafka cannot be run")
     libs = home / "libs"
     if not any(libs.glob("kafka_*.jar")):
-        raise KafkaUnavailable(f"--kafka-home is {home} but there is no libs/kafka_*.jar in it")
+        raise ConfigError(f"--kafka-home is {home} but there is no libs/kafka_*.jar in it")
     return KafkaInstallation(libs=libs, jvm_flags=jvm_flags, heap_mib=heap_mib)
 
 

@@ -15,10 +15,12 @@ from typing import Final, TypeVar
 
 from tidelog.client.errors import ClientError
 from tidelog.client.membership import TopicView, ask_topic
+from tidelog.lab import small_disks
 from tidelog.lab.engines import Engine, KafkaEngine, TidelogEngine
 from tidelog.lab.errors import LabError, StartCancelled
 from tidelog.lab.folder import ClusterFolder
 from tidelog.lab.kafka import KafkaInstallation
+from tidelog.lab.plan import FIRST_BROKER_ID
 from tidelog.lab.processes import send_signal
 from tidelog.lab.running import (
     find_brokers,
@@ -37,6 +39,10 @@ _STOP_WITHIN_S: Final = 60.0
 _ANSWER_WITHIN_S: Final = 1.0
 _POLL_INTERVAL_S: Final = 0.05
 _COMPLAINT: Final = re.compile(r"(\S+Z (ERROR|CRITICAL)\s|Traceback |AssertionError)")
+# What a broker should say of a full disk, and of a session that was taken from it.
+_RIGHTLY_SAID: Final = re.compile(
+    r"log directory offline .*No space left on device|cannot join the cluster again"
+)
 
 T = TypeVar("T")
 
@@ -48,10 +54,15 @@ class NotInTime(LabError):
 class LocalCluster:
     """Brokers 1..N of one engine, and whatever it runs beside them."""
 
-    def __init__(self, folder: ClusterFolder, engine: Engine, patience: Patience) -> None:
+    def __init__(
+        self, folder: ClusterFolder, engine: Engine, patience: Patience, *, disk_mib: int | None
+    ) -> None:
+        """`disk_mib`: the size of a disk of its own for each broker's logs, which can be filled."""
         self.folder = folder
         self.engine = engine
         self._patience = patience
+        self._disk_mib = disk_mib
+        self._disks: list[Path] = []
 
     @classmethod
     def of_tidelog(
@@ -61,6 +72,7 @@ class LocalCluster:
         is_cancelled: Callable[[], bool],
         *,
         has_network: bool = False,
+        disk_mib: int | None = None,
     ) -> "LocalCluster":
         """Ours; `coordination` is `sqlite`, or `zookeeper` for an ensemble of its own.
 
@@ -68,7 +80,8 @@ class LocalCluster:
         """
         folder = ClusterFolder(root)
         engine = TidelogEngine(folder, coordination, has_network=has_network)
-        return cls(folder, engine, Patience(_READY_WITHIN_S, is_cancelled))
+        patience = Patience(_READY_WITHIN_S, is_cancelled)
+        return cls(folder, engine, patience, disk_mib=disk_mib)
 
     @classmethod
     def of_kafka(
@@ -78,14 +91,21 @@ class LocalCluster:
         is_cancelled: Callable[[], bool],
         *,
         has_network: bool = False,
+        disk_mib: int | None = None,
     ) -> "LocalCluster":
         """Apache Kafka's."""
         folder = ClusterFolder(root)
         engine = KafkaEngine(folder, installation, has_network=has_network)
-        return cls(folder, engine, Patience(_KAFKA_READY_WITHIN_S, is_cancelled))
+        patience = Patience(_KAFKA_READY_WITHIN_S, is_cancelled)
+        return cls(folder, engine, patience, disk_mib=disk_mib)
 
     def start(self, broker_count: int, settings: Mapping[str, str]) -> None:
         """Return once every broker knows all of them. After a failure `stop` is to be called."""
+        if self._disk_mib is not None:
+            for broker_id in range(FIRST_BROKER_ID, FIRST_BROKER_ID + broker_count):
+                log_dir = self.folder.log_dir(broker_id)
+                small_disks.mount(log_dir, size_mib=self._disk_mib)
+                self._disks.append(log_dir)
         self.engine.start(broker_count=broker_count, settings=settings, patience=self._patience)
 
     def stop(self) -> list[str]:
@@ -101,6 +121,8 @@ class LocalCluster:
             kill_broker(broker)
         bury_the_dead()
         self.engine.stop()
+        for log_dir in self._disks:
+            small_disks.release(log_dir)
         return [
             f"broker {broker.id} did not stop within {_STOP_WITHIN_S:g} s" for broker in remaining
         ]
@@ -157,6 +179,12 @@ class LocalCluster:
     def kill_server(self, server_id: int) -> None:
         self._servers.kill(server_id)
 
+    def pause_server(self, server_id: int) -> None:
+        self._servers.signal(server_id, signal.SIGSTOP)
+
+    def resume_server(self, server_id: int) -> None:
+        self._servers.signal(server_id, signal.SIGCONT)
+
     def restart_server(self, server_id: int) -> None:
         """Start one that was killed; return once it serves."""
         self._servers.restart(server_id)
@@ -194,7 +222,7 @@ class LocalCluster:
             for line in self.folder.output_file(broker_id)
             .read_text("utf-8", "replace")
             .splitlines()
-            if _COMPLAINT.match(line)
+            if _COMPLAINT.match(line) and not _RIGHTLY_SAID.search(line)
         ]
 
     def _common_view(self, topic: str) -> TopicView | None:

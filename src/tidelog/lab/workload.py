@@ -3,8 +3,9 @@
 What they remember is judged by `verdict.py` against what the log holds in the end. Producers also
 keep a ledger each, in a file, for `tidelog pipeline verify` to judge by (X5).
 
-Producers are idempotent, use acks=all and try again for as long as the workload lasts: whatever
-becomes of the brokers, a record that is not acknowledged in the end is a failure.
+Producers try again for as long as the workload lasts: whatever becomes of the brokers, a record
+that is not acknowledged in the end is a failure. How careful they are is for whoever starts them to
+say (`Care`): with acks=all and idempotence nothing may be lost or doubled, with less it may.
 
 Each producer writes to one partition. When a leader changes, librdkafka may send a batch before the
 one in front of it, is told OUT_OF_ORDER_SEQUENCE_NUMBER, and begins another producer epoch, in
@@ -54,6 +55,16 @@ _DELIVERY_TIMEOUT_MS: Final = 600_000
 _TAKEN_BACK: Final = frozenset({"_AUTO_OFFSET_RESET", "_LOG_TRUNCATION", "OFFSET_OUT_OF_RANGE"})
 
 
+class Care(NamedTuple):
+    """What producers ask of brokers for each record."""
+
+    acks: str
+    is_idempotent: bool
+
+
+CAREFUL: Final = Care("all", is_idempotent=True)
+
+
 class Gap(NamedTuple):
     """Nothing was acknowledged in one partition for a while; times of `time.monotonic`."""
 
@@ -96,6 +107,7 @@ class LedgerProducer:
         partition: int,
         acknowledgements: Acknowledgements,
         ledger: LedgerWriter,
+        care: Care,
     ) -> None:
         self.number = number
         self.partition = partition
@@ -109,8 +121,8 @@ class LedgerProducer:
             {
                 **_CLIENT,
                 "bootstrap.servers": bootstrap,
-                "acks": "all",
-                "enable.idempotence": True,
+                "acks": care.acks,
+                "enable.idempotence": care.is_idempotent,
                 "linger.ms": 5,
                 "message.timeout.ms": _DELIVERY_TIMEOUT_MS,
                 "retry.backoff.ms": 20,
@@ -225,6 +237,7 @@ class Workload:
         producers_per_partition: int,
         consumers: int,
         ledger_folder: Path,
+        care: Care,
     ) -> None:
         """`ledger_folder` gets a file of each producer; it may be there already."""
         ledger_folder.mkdir(exist_ok=True)
@@ -237,6 +250,7 @@ class Workload:
                 number % partition_count,
                 self.acknowledgements,
                 LedgerWriter(ledger_folder / f"{number}{SUFFIX}", producer=str(number)),
+                care,
             )
             for number in range(producers_per_partition * partition_count)
         ]

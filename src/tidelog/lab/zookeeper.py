@@ -221,6 +221,9 @@ class ZooKeeperEnsemble:
         self._states.pop(server_id)
         write_state(self.folder, self.states)
 
+    def signal(self, server_id: int, number: signal.Signals) -> None:
+        self._children[server_id].send_signal(number)
+
     def restart(self, server_id: int) -> None:
         """Start a server that was killed; `wait_until_serving` says when it serves."""
         assert server_id not in self._children

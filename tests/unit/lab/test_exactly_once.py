@@ -4,9 +4,8 @@ from collections import Counter
 
 import pytest
 
-from tidelog.lab.exactly_once_schedule import Target, plan
+from tidelog.lab.exactly_once_schedule import Deed, Target, plan
 from tidelog.lab.exactly_once_verdict import TransformVerdict, judge_transform
-from tidelog.lab.fault_schedule import Deed
 from tidelog.lab.points import Point
 
 EXPECTED = [b"a", b"b", b"c", b"d"]

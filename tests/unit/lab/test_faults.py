@@ -2,22 +2,28 @@
 
 import pytest
 
-from tidelog.lab.fault_schedule import Deed, Fault, Victim
-from tidelog.lab.faults import InjectedFault, Outcome, attribute_gaps
+from tidelog.lab.fault_kinds import Deed, Others, Role
+from tidelog.lab.fault_schedule import Fault
+from tidelog.lab.faults import Outcome, attribute_gaps
+from tidelog.lab.injector import BegunFault
+from tidelog.lab.verdict import judge
 from tidelog.lab.workload import Gap
 
 
-def fault(number: int, deed: Deed, victim: Victim) -> Fault:
-    return Fault(
-        number=number,
+def begun(
+    deed: Deed, victim: Role, *names: str, at: float = 0.0, away_s: float = 0.8
+) -> BegunFault:
+    fault = Fault(
+        number=1,
         deed=deed,
         victim=victim,
         partition=3,
-        broker_count=1,
-        load_s=0.1,
-        away_s=0.0 if deed is Deed.RESTART else 0.8,
-        waits_for_sync=True,
+        others=Others.CLIENTS,
+        delay_s=0.02,
+        away_s=away_s,
+        chosen=0,
     )
+    return BegunFault(fault, names, at, lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -46,16 +52,39 @@ def test_longest_gap_counts_and_one_before_all_faults_does_not() -> None:
 
 def test_gaps_are_told_by_kind_of_fault() -> None:
     outcome = Outcome(gaps=[Gap(0, 10.0, 10.5), Gap(0, 30.0, 33.0)])
-    for number, deed in enumerate([Deed.KILL, Deed.RESTART, Deed.KILL], start=1):
-        at = 10.0 * number
-        one = InjectedFault(fault(number, deed, Victim.LEADER), ("broker 2",), at, at - 5)
-        outcome.injected.append(one)
-    assert outcome.gaps_by_kind() == {"kill -9 leader": [0.5, 3.0], "restart leader": [0.0]}
+    for number, deed in enumerate([Deed.KILL, Deed.STOP, Deed.KILL], start=1):
+        outcome.injected.append(begun(deed, Role.LEADER, "broker 2", at=10.0 * number))
+    assert outcome.gaps_by_kind() == {"kill leader": [0.5, 3.0], "stop leader": [0.0]}
     assert outcome.longest_gap_s == 3.0
 
 
-def test_fault_is_one_line() -> None:
-    killed = InjectedFault(fault(1, Deed.KILL, Victim.LEADER), ("broker 2", "broker 1"), 0, 0)
-    assert killed.as_line() == "kill -9 leader of 3: broker 2, broker 1, away for 0.8 s"
-    restarted = InjectedFault(fault(1, Deed.RESTART, Victim.CONTROLLER), ("broker 2",), 0, 0)
-    assert restarted.as_line() == "restart controller: broker 2"
+def test_a_partition_is_unavailable_for_all_of_its_gaps() -> None:
+    verdicts = [
+        judge(each, stored=[], acknowledged={}, consumed=[], difference=None) for each in range(2)
+    ]
+    outcome = Outcome(
+        gaps=[Gap(0, 1.0, 2.0), Gap(0, 3.0, 4.0), Gap(1, 1.0, 3.0)], verdicts=verdicts
+    )
+    assert outcome.unavailable_s == 2.0
+
+
+@pytest.mark.parametrize(
+    ("fault", "line"),
+    [
+        (
+            begun(Deed.KILL, Role.LEADER, "broker 2", "broker 1"),
+            "kill leader of partition 3: broker 2, broker 1, for 0.8 s",
+        ),
+        (
+            begun(Deed.EXPIRE, Role.CONTROLLER, "broker 2", away_s=0),
+            "expire controller: broker 2",
+        ),
+        (
+            begun(Deed.SLOW, Role.ALL, "broker 1"),
+            "slow all from clients: broker 1, by 20 ms, for 0.8 s",
+        ),
+        (begun(Deed.KILL, Role.ALL, away_s=0), "kill all: nobody is left"),
+    ],
+)
+def test_fault_is_one_line(fault: BegunFault, line: str) -> None:
+    assert fault.as_line() == line
