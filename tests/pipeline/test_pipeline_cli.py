@@ -1,33 +1,20 @@
-"""`tidelog pipeline` as people type it: tables, JSON, sentences, exit codes, Ctrl-C (X4, O1)."""
+"""`tidelog pipeline` as people type it: tables, JSON, sentences, exit codes (X4, O1)."""
 
 import json
-import os
-import pty
-import signal
-import subprocess
-import sys
-import threading
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.clients import NewRecord, read_committed
-from tests.support.command_line import environment
 from tests.support.replicated_topics import ReplicatedTopics
-from tests.support.server_process import die_with_parent
-from tests.support.spark_job import CORE_COUNT, ROOT, SETTINGS
+from tests.support.spark_job import CONF, CORE_COUNT
 from tidelog.cli import app
-from tidelog.pipeline.archive.manifest_log import manifest_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FIRST_MS = 1_763_370_000_000
-WAIT_S = 180.0
-CONF = [text for pair in SETTINGS.items() for text in ("--conf", "=".join(pair))]
 
 
 class Typed:
@@ -191,64 +178,3 @@ def test_a_topic_that_is_not_there_is_an_answer_of_no(typed: Typed, tmp_path: Pa
         exit_code=1,
     )
     assert "nowhere" in said
-
-
-def test_ctrl_c_stops_after_what_is_being_written(topics: ReplicatedTopics, tmp_path: Path) -> None:
-    """On a terminal, where progress is a line that moves and Spark keeps quiet."""
-    topic = topics.create()
-    topics.send(topic, orders(100))
-    archive = tmp_path / "archive"
-    terminal, for_command = pty.openpty()
-    command = subprocess.Popen(
-        [
-            *(sys.executable, "-P", "-m", "tidelog", "pipeline", "archive", topic, str(archive)),
-            *("--max-delay", "0s", "--bootstrap", topics.bootstrap),
-            *("--master", f"local[{CORE_COUNT}]", *CONF),
-        ],
-        cwd=ROOT,
-        env=environment(COLUMNS="120"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=for_command,
-        start_new_session=True,
-        preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl, no lock is taken
-    )
-    os.close(for_command)
-    shown = bytearray()
-    reader = threading.Thread(target=_read_to_end, args=(terminal, shown))
-    reader.start()
-    try:
-        _wait_until(lambda: _record_count(archive) == 100)
-        # As a terminal does it: everybody who runs there hears of it.
-        os.killpg(command.pid, signal.SIGINT)
-        printed, _ = command.communicate(timeout=WAIT_S)
-    finally:
-        command.kill()
-        reader.join()
-        os.close(terminal)
-    assert command.returncode == 0
-    assert b"has 100 records of" in printed
-    assert b"Spark is starting" in shown
-    assert b"100 rows" in shown
-    assert b"lag 0" in shown
-    assert b"WARN" not in shown
-
-
-def _read_to_end(terminal: int, shown: bytearray) -> None:
-    """A terminal that nobody looks at fills up, and who writes to it waits."""
-    with suppress(OSError):  # Nobody has the other side open any more.
-        while read := os.read(terminal, 65_536):
-            shown += read
-
-
-def _record_count(archive: Path) -> int:
-    if not (archive / "_manifest").exists():
-        return 0
-    return sum(each.record_count for each in manifest_of(str(archive)).files())
-
-
-def _wait_until(is_so: Any) -> None:
-    give_up_s = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < give_up_s
-        time.sleep(0.2)

@@ -2,21 +2,18 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F  # noqa: N812
 
-from tests.support.command_line import environment, objects, tidelog
+from tests.support.command_line import objects, tidelog
 from tests.support.replicated_topics import ReplicatedTopics
 from tests.support.server_process import wait_until
-from tests.support.spark_job import TIMEOUT_S
 from tidelog.base.ids import TopicPartition
 from tidelog.client.ledger import record_checksum
 from tidelog.client.record_fields import DEFAULT_ID_FIELD
@@ -285,20 +282,6 @@ def test_ledger_that_is_not_there_is_named(spark: "SparkSession") -> None:
 # -- a real cluster --------------------------------------------------------------------------------
 
 
-def _run(*arguments: str) -> tuple[int, dict[str, Any]]:
-    """Exit code and what was printed."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "tidelog", *arguments, "--json"],
-        capture_output=True,
-        timeout=TIMEOUT_S,
-        check=False,
-        env=environment(),
-    )
-    assert done.returncode in (0, 1), done.stderr
-    (printed,) = objects(done.stdout)
-    return done.returncode, printed
-
-
 def _log_dirs(topics: ReplicatedTopics) -> list[Path]:
     return [broker.data_folder for broker in topics.cluster.brokers.values()]
 
@@ -307,11 +290,12 @@ def _log_dirs(topics: ReplicatedTopics) -> list[Path]:
 def sent(topics: ReplicatedTopics, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """A topic that `tidelog produce` has filled, and the ledger it has written."""
     topic, folder = topics.create(partition_count=2), tmp_path_factory.mktemp("ledger")
-    code, printed = _run(
+    produced = tidelog(
         *("produce", topic, "--count", "5000", "--header", "a=1", "--ledger", str(folder)),
-        *("--bootstrap", topics.bootstrap),
+        *("--bootstrap", topics.bootstrap, "--json"),
     )
-    assert (code, printed["records"]) == (0, 5000)
+    (printed,) = objects(produced.stdout)
+    assert (produced.returncode, printed["records"]) == (0, 5000)
     return topic, folder
 
 
@@ -369,43 +353,6 @@ def test_replicas_of_a_cluster_are_equal_until_a_byte_of_one_is_not(
     assert (equal.is_equal, different.is_equal) == (True, False)
     assert different.first_difference is not None
     assert different.first_difference.places[1].file == file
-
-
-def test_command_says_no_and_what_is_wrong(
-    topics: ReplicatedTopics, sent: tuple[str, Path], tmp_path: Path
-) -> None:
-    topic, folder = sent
-    (file,) = folder.iterdir()
-    lines = file.read_bytes().splitlines(keepends=True)
-    told = {"topic": topic, "id": "of-nobody", "partition": 0, "offset": 10**6}
-    (tmp_path / "ledger.jsonl").write_bytes(b"".join([*lines, json.dumps(told).encode()]))
-    page = tmp_path / "report.html"
-    code, printed = _run(
-        *("pipeline", "verify", topic, "--ledger", str(tmp_path / "ledger.jsonl")),
-        *("--html", str(page), "--bootstrap", topics.bootstrap, "--master", "local[2]"),
-    )
-    assert (code, printed["clean"], printed["lost"]) == (1, False, 1)
-    assert printed["examples"][0]["id"] == "of-nobody"
-    assert "of-nobody" in page.read_text("utf-8")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ([], "--ledger"),
-        (["--ledger", "x"], "--path"),
-        (["t", "--ledger", "x", "--id", "guid"], "--id"),
-        (["t", "--ledger", "x", "--allow", "behind"], "--replicas"),
-        (["t", "--ledger", "x", "--html", "/nowhere/page.html"], "--html /nowhere/page.html"),
-        (["--replicas"], "--replicas"),
-        (["a", "--replicas", "--ledger", "x"], "--ledger"),
-        (["a", "--replicas", "--allow", "lost"], "--allow"),
-    ],
-)
-def test_wrong_usage_is_named_before_spark_starts(arguments: list[str], named: str) -> None:
-    refused = tidelog("pipeline", "verify", *arguments)
-    assert refused.returncode == 2
-    assert named in refused.stderr.decode()
 
 
 # -- columns ---------------------------------------------------------------------------------------

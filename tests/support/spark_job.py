@@ -28,6 +28,8 @@ SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+CONF = [text for pair in SETTINGS.items() for text in ("--conf", "=".join(pair))]
+"""The same for commands of the pipeline."""
 
 
 def run_job(name: str, *arguments: str, environment: Mapping[str, str]) -> Any:
