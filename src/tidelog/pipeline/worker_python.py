@@ -40,5 +40,7 @@ def worker_python(*, pyspark: Path, spark_home: str | None) -> Path:
     this = Path(sys.executable)
     if spark_home or pyspark.parent != Path(sysconfig.get_path("purelib")):
         return this
-    script = _WRAPPER.format(home=shlex.quote(str(pyspark)), program=shlex.quote(str(this)))
+    # Spark knows its home by the path without links.
+    home = shlex.quote(str(pyspark.resolve()))
+    script = _WRAPPER.format(home=home, program=shlex.quote(str(this)))
     return cached_program("bin/python", script)

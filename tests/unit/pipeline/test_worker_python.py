@@ -11,6 +11,7 @@ import pytest
 from tidelog.pipeline.worker_python import worker_python
 
 INSTALLED = Path(sysconfig.get_path("purelib")) / "pyspark"
+HOME = INSTALLED.resolve()
 SAYS_ITS_PATH = "import os, sys; print(os.environ['PYTHONPATH'], sys.executable, *sys.argv[1:])"
 
 
@@ -32,8 +33,8 @@ def said(program: Path, path: str) -> str:
 @pytest.mark.parametrize(
     ("path", "kept"),
     [
-        (f"{INSTALLED}/python/lib/pyspark.zip:/a b:{INSTALLED}/jars/core.jar:/c/*", "/a b:/c/*"),
-        (f"/first:{INSTALLED}/python/lib/py4j.zip", "/first"),
+        (f"{HOME}/python/lib/pyspark.zip:/a b:{HOME}/jars/core.jar:/c/*", "/a b:/c/*"),
+        (f"/first:{HOME}/python/lib/py4j.zip", "/first"),
         ("/other/python/lib/pyspark.zip", "/other/python/lib/pyspark.zip"),
         ("", ""),
     ],
