@@ -19,7 +19,8 @@ from tidelog.bench.isr_watch import IsrWatch
 from tidelog.bench.load_process import LoadProcess, LoadStarter, survived_from
 from tidelog.bench.measured import DeathCase, DiskVerdict, Interruption, Moment
 from tidelog.bench.plan import BROKER_COUNT, VALUE_BYTES, LoadPlan
-from tidelog.bench.subjects import Subject, SubjectStarter
+from tidelog.bench.steady import warm_up
+from tidelog.bench.subjects import SubjectStarter
 from tidelog.bench.tasks import KILLED, RESTARTING, RUNNING, STOP, WHOLE, SendTask, Survived
 from tidelog.client.admin import Admin
 from tidelog.client.membership import TopicView
@@ -29,7 +30,6 @@ from tidelog.lab.local_cluster import LocalCluster
 from tidelog.lab.replica_files import first_difference
 
 TOPIC: Final = "deaths"
-_WARM_UP_TOPIC: Final = "warm-up"
 _RUNNING_WITHIN_S: Final = 60.0
 _WHOLE_WITHIN_S: Final = 120.0
 _IN_SYNC_WITHIN_S: Final = 60.0
@@ -56,8 +56,8 @@ def measure_deaths(
     cluster = subject.cluster
     assert cluster is not None, "only clusters of our own are broken"
     try:
-        _warm_up(subject, load, plan)
-        _create(cluster, TOPIC)
+        warm_up(subject, load, plan)
+        _create(cluster)
         with IsrWatch(cluster.brokers[0].endpoint, TOPIC) as watch:
             deeds, survived = _interrupt(cluster, load, case, plan, subject.bootstrap)
         view = cluster.view(TOPIC)
@@ -83,8 +83,7 @@ def measure_deaths(
 def _interrupt(
     cluster: LocalCluster, load: LoadStarter, case: DeathCase, plan: LoadPlan, bootstrap: str
 ) -> tuple[list[_Deed], Survived]:
-    task = _task(bootstrap, TOPIC, plan, retries=case.retries, is_idempotent=case.is_idempotent)
-    with load.surviving(task) as process:
+    with load.surviving(_task(bootstrap, case, plan)) as process:
         process.wait_for(RUNNING, within_s=_RUNNING_WITHIN_S)
         process.pass_time(plan.before_s)
         deeds = [_kill(cluster, process, case)]
@@ -111,38 +110,29 @@ def _restart(cluster: LocalCluster, broker_id: int) -> _Deed:
     return _Deed(time.monotonic_ns(), f"{broker_id} is back")
 
 
-def _warm_up(subject: Subject, load: LoadStarter, plan: LoadPlan) -> None:
-    if plan.warm_up_s and subject.cluster is not None:
-        _create(subject.cluster, _WARM_UP_TOPIC)
-        task = _task(subject.bootstrap, _WARM_UP_TOPIC, plan, retries=0, is_idempotent=False)
-        load.send(task)
-
-
-def _create(cluster: LocalCluster, topic: str) -> None:
+def _create(cluster: LocalCluster) -> None:
     with Admin(cluster.bootstrap, timeout_s=_IN_SYNC_WITHIN_S) as admin:
         admin.create_topic(
-            topic,
+            TOPIC,
             partitions=DEATHS_SETUP.partitions,
             replication_factor=DEATHS_SETUP.replicas,
             configs={"min.insync.replicas": str(DEATHS_SETUP.min_insync_replicas)},
         )
-    cluster.wait_in_sync(topic, BROKER_COUNT, within_s=_IN_SYNC_WITHIN_S)
+    cluster.wait_in_sync(TOPIC, BROKER_COUNT, within_s=_IN_SYNC_WITHIN_S)
 
 
-def _task(
-    bootstrap: str, topic: str, plan: LoadPlan, *, retries: int, is_idempotent: bool
-) -> SendTask:
+def _task(bootstrap: str, case: DeathCase, plan: LoadPlan) -> SendTask:
     return SendTask(
         bootstrap=bootstrap,
-        topic=topic,
+        topic=TOPIC,
         partition_count=DEATHS_SETUP.partitions,
         acks=DEATHS_SETUP.acks,
-        retries=retries,
-        is_idempotent=is_idempotent,
+        retries=case.retries,
+        is_idempotent=case.is_idempotent,
         in_flight=plan.in_flight,
         value_bytes=VALUE_BYTES,
         lead_in_s=min(plan.lead_in_s, plan.before_s / 2),
-        measured_s=plan.warm_up_s,
+        measured_s=0.0,  # Until it is told to stop.
     )
 
 

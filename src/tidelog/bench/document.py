@@ -305,19 +305,19 @@ CONCLUSIONS: Final = (
     ),
     Conclusion(
         "5.2.4",
-        "With more partitions TPS grows",
+        "With more partitions TPS grows.",
         (4,),
         _of_rows(judgement.grows_with_partitions, 4),
     ),
     Conclusion(
         "5.2.4",
-        "but not in proportion to them;",
+        "TPS does not grow in proportion to the number of partitions.",
         (4,),
         _of_rows(judgement.grows_out_of_proportion, 4),
     ),
     Conclusion(
         "5.2.4",
-        "beyond some number of partitions, more of them lower TPS a little.",
+        "Beyond some number of partitions, more of them lower TPS a little.",
         (4,),
         _of_rows(judgement.falls_beyond_a_point, 4),
     ),
@@ -348,13 +348,13 @@ CONCLUSIONS: Final = (
     ),
     Conclusion(
         "5.2.5",
-        "All records that the client was told are stored are on disk;",
+        "All records that were acknowledged to the client are on disk.",
         (5,),
         _of_deaths(judgement.acknowledged_are_stored, _is_any),
     ),
     Conclusion(
         "5.2.5",
-        "of those that it was told have failed, some are on disk.",
+        "Of the records that the client was told have failed, some are on disk.",
         (5,),
         _of_deaths(judgement.failed_are_partly_stored, lambda case: case.retries == 0),
     ),

@@ -25,7 +25,7 @@ def describe_environment() -> dict[str, str]:
         "uvloop": version("uvloop"),
         "client": f"confluent-kafka {version('confluent-kafka')}, "
         f"librdkafka {confluent_kafka.libversion()[0]}",
-        "kafka": reason or f"Apache Kafka {KAFKA_VERSION}, {_java_version()}",
+        "kafka": reason or f"Apache Kafka {KAFKA_VERSION}, {java_version()}",
         "tidelog": _commit(),
         "load average before": " ".join(f"{load:.2f}" for load in os.getloadavg()),
     }
@@ -44,7 +44,8 @@ def _memory() -> str:
     return f"{size_bytes / 2**30:.1f} GiB"
 
 
-def _java_version() -> str:
+def java_version() -> str:
+    """As it names itself."""
     lines = _output("java", "-version").splitlines()
     return lines[0].strip() if lines else "java of unknown version"
 

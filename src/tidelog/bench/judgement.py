@@ -234,11 +234,13 @@ def _falls(groups: Mapping[int, Figures]) -> Verdict:
         for number, figures in groups.items()
         if number > best and figures.against(groups[best]) is Difference.SMALLER
     ]
-    said = f"the most is {number_text(groups[best].median)} records/s with {best} partitions"
+    said = f"the most is {number_text(groups[best].median)} records/s with {_partitions(best)}"
     if not fallen:
         return holds_if(False, f"{said}; {_NO_DIFFERENCE} to more of them")
-    number = fallen[-1]
-    return holds_if(True, f"{said}, {number} give {number_text(groups[number].median)}")
+    lowest = groups[fallen[-1]].median
+    loss = 1 - lowest / groups[best].median
+    said += f", {fallen[-1]} give {number_text(lowest)}, {loss:.0%} less"
+    return holds_if(loss <= SLIGHT, said if loss <= SLIGHT else f"{said}: more than a little")
 
 
 def _best(groups: Mapping[int, Figures]) -> int:
@@ -363,6 +365,10 @@ def _behind_text(seconds: float) -> str:
 
 def _replicas(count: int) -> str:
     return "1 replica" if count == 1 else f"{count} replicas"
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"
 
 
 def _keys(groups: Mapping[int, Figures]) -> str:

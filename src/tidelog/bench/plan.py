@@ -18,7 +18,7 @@ class LoadPlan:
     warm_up_rounds: int
     """Whole rounds that count for nothing; a JVM needs them, all get them."""
     warm_up_s: float
-    """Load on a cluster that is about to lose brokers."""
+    """Load on every cluster that was just started, before anything is measured on it."""
     death_rounds: int
     """Of scenario 5, each with clusters of its own."""
     lead_in_s: float
@@ -73,7 +73,7 @@ class LoadPlan:
         return cls(
             rounds=2,
             warm_up_rounds=0,
-            warm_up_s=0.0,
+            warm_up_s=1.5,
             death_rounds=1,
             lead_in_s=0.2,
             measured_s=0.5,

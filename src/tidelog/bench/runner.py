@@ -28,7 +28,7 @@ from tidelog.bench.load_process import LoadStarter
 from tidelog.bench.measured import LatencyPair, Results, Rounds, Setup
 from tidelog.bench.plan import LoadPlan
 from tidelog.bench.rounds import Turn, turns
-from tidelog.bench.steady import measure_latency, measure_throughput
+from tidelog.bench.steady import measure_latency, measure_throughput, warm_up
 from tidelog.bench.subjects import Subject, SubjectStarter
 from tidelog.client.errors import ClientError
 from tidelog.lab.errors import LabError, StartCancelled
@@ -99,6 +99,9 @@ class BenchRun:
                 )
                 stopping.callback(subject.stop)
                 subjects[starter.name] = subject
+            load = LoadStarter(self._folder, self._watcher.is_cancelled)
+            for subject in subjects.values():
+                warm_up(subject, load, self._plan)
             yield subjects
 
     # -- scenarios that leave brokers alone --------------------------------------------------------

@@ -1,12 +1,23 @@
 """Scenarios 1 to 4 and 6: one round of one row, on a cluster that runs and is left whole."""
 
+from typing import Final
+
 from tidelog.bench.load_process import LoadStarter, latencies_from
 from tidelog.bench.measured import Cost, LatencyPair, Setup, Throughput
-from tidelog.bench.plan import VALUE_BYTES, LoadPlan
+from tidelog.bench.plan import BROKER_COUNT, VALUE_BYTES, LoadPlan
 from tidelog.bench.subjects import Subject
 from tidelog.bench.tasks import RUNNING, ConsumeTask, SendTask, Sent
 
-_RUNNING_WITHIN_S = 60.0
+_RUNNING_WITHIN_S: Final = 60.0
+_WARM_UP_PARTITIONS: Final = 12
+
+
+def warm_up(subject: Subject, load: LoadStarter, plan: LoadPlan) -> None:
+    """A load that counts for nothing, on a cluster that was just started."""
+    replicas = min(BROKER_COUNT, subject.broker_count)
+    setup = Setup(-1, replicas, 1, _WARM_UP_PARTITIONS)
+    with subject.topic(setup) as topic:
+        load.send(_task(subject, topic, setup, plan, measured_s=plan.warm_up_s))
 
 
 def measure_throughput(

@@ -134,6 +134,12 @@ class KafkaStarter:
     name: str = KAFKA
     is_ours_to_break: bool = True
 
+    @property
+    def version(self) -> str:
+        """As its jar says."""
+        jars = [path.stem for path in self.installation.libs.glob("kafka_*.jar")]
+        return min(jars, key=len, default="kafka of unknown version")
+
     def start(self, folder: Path, is_cancelled: Callable[[], bool]) -> Subject:
         cluster = LocalCluster.of_kafka(folder, self.installation, is_cancelled)
         cluster.engine = OneControllerKafka(cluster.folder, self.installation)

@@ -49,10 +49,14 @@ COMMANDS: Final = (
     "zookeeper",
     "pipeline",
     "lab",
+    "bench",
     "sim",
 )
 _WITH_SUBCOMMANDS = frozenset(
-    {"topics", "groups", "transactions", "configs", "log-dirs", "zookeeper", "pipeline", "lab"}
+    {
+        *("topics", "groups", "transactions", "configs", "log-dirs", "zookeeper", "pipeline"),
+        *("lab", "bench"),
+    }
 )
 
 
