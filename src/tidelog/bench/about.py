@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from tidelog.bench.plan import BROKER_COUNT, VALUE_BYTES, LoadPlan
+
+QUICK: Final = "it shows that everything works, not what the answers are"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,9 +22,8 @@ class About:
     @property
     def method(self) -> list[str]:
         """How it was measured, as paragraphs."""
-        quick = "A quick run: it shows that everything works, not what the answers are."
         return [
-            *([quick] if self.is_quick else []),
+            *([f"A quick run: {QUICK}."] if self.is_quick else []),
             _sync(self.plan),
             f"{BROKER_COUNT} brokers of each system run side by side on one machine, together with "
             f"the client, which is a process of its own. Values are of {VALUE_BYTES:,} bytes, "

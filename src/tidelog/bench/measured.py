@@ -187,6 +187,11 @@ class Interruption:
     moments: tuple[Moment, ...]
     isr: tuple[IsrSample, ...]
 
+    @property
+    def tps(self) -> float | None:
+        """Over the whole run, which is what the document has."""
+        return sum(self.tps_by_time) / len(self.tps_by_time) if self.tps_by_time else None
+
 
 SLICE_S: Final = 0.25
 

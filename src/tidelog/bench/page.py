@@ -6,12 +6,12 @@ from html import escape
 from typing import Final
 
 from tidelog.bench import document, plots
-from tidelog.bench.about import About
+from tidelog.bench.about import QUICK, About
 from tidelog.bench.document import CheckedConclusion
 from tidelog.bench.judgement import Holding
 from tidelog.bench.measured import TIDELOG, Results
 from tidelog.bench.page_style import STYLE
-from tidelog.bench.tables import DOCUMENT, Cell, TableView, scenario_tables
+from tidelog.bench.tables import DOCUMENT, SENTENCES, Cell, TableView, scenario_tables
 
 _WHAT: Final = {
     1: "One producer, sync, 1 KB records, 12 partitions. How do acks, replicas and "
@@ -36,6 +36,7 @@ def report_html(results: Results, about: About) -> str:
     summary = [each for each in checked if each.conclusion.section == "5.3"]
     body = [
         _header(results, about, measured),
+        *([_warning(QUICK, "Quick")] if about.is_quick else []),
         _tiles(results, checked),
         *(_warning(problem, "Not measured") for problem in results.problems),
         *(_warning(remark, "Note") for remark in results.remarks),
@@ -106,7 +107,7 @@ def _tiles(results: Results, checked: Sequence[CheckedConclusion]) -> str:
 
 
 def _warning(text: str, kind: str) -> str:
-    return f'<div class="card warn"><b>{kind}.</b> {escape(text)}.</div>'
+    return f'<div class="card warn"><b>{kind}:</b> {escape(text)}.</div>'
 
 
 # -- one scenario --------------------------------------------------------------------------------
@@ -202,6 +203,7 @@ def _table(table: TableView) -> str:
     head = "".join(
         f'<th class="number">{escape(name)}</th>' if is_number else f"<th>{escape(name)}</th>"
         for name, is_number in zip(table.columns, numeric, strict=True)
+        if name not in SENTENCES
     )
     body = "\n".join(_row(table, row, numeric) for row in table.rows)
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
@@ -209,18 +211,26 @@ def _table(table: TableView) -> str:
 
 
 def _row(table: TableView, row: Sequence[Cell], numeric: Sequence[bool]) -> str:
-    cells = "".join(
-        f'<td class="{_cell_class(column, cell, is_number)}">{_cell_text(cell)}</td>'
-        for column, cell, is_number in zip(table.columns, row, numeric, strict=True)
+    named = list(zip(table.columns, row, numeric, strict=True))
+    cells = [
+        f'<td class="{_cell_class(column, is_number)}">{_cell_text(cell)}</td>'
+        for column, cell, is_number in named
+        if column not in SENTENCES
+    ]
+    sentences = "<br>".join(
+        f"{column}: {_cell_text(cell)}" for column, cell, _ in named if column in SENTENCES
     )
-    kind = ' class="document"' if DOCUMENT in row else ""
-    return f"<tr{kind}>{cells}</tr>"
+    kind = "document" if DOCUMENT in row else ""
+    if not sentences:
+        return f'<tr class="{kind}">{"".join(cells)}</tr>'
+    return (
+        f'<tr class="{kind} above">{"".join(cells)}</tr>'
+        f'<tr class="{kind}"><td class="wide" colspan="{len(cells)}">{sentences}</td></tr>'
+    )
 
 
-def _cell_class(column: str, cell: Cell, is_number: bool) -> str:
+def _cell_class(column: str, is_number: bool) -> str:
     classes = ["number"] if is_number else []
-    if isinstance(cell, str) and len(cell) > 40:
-        classes.append("wide")
     if column == f"{TIDELOG} TPS":
         classes.append("ours")
     return " ".join(classes)

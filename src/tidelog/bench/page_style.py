@@ -10,8 +10,8 @@ STYLE: Final = """
 @media (prefers-color-scheme: dark) { :root { --ink: #e6eaf0; --soft: #98a3b1; --line: #2c343f;
   --page: #12161c; --card: #1a2028; --good: #5fd3a0; --good-back: #11301f; --bad: #ff8a80;
   --bad-back: #3a1714; --open: #e8c06a; --open-back: #33280e; --s0: #7d8896; --s1: #4d94ea;
-  --s2: #e5763f; --isr0: #e05252; --isr1: #c98a2b; --isr2: #24405f; --isr3: #35659b;
-  --isr4: #5b9ce6; } }
+  --s2: #e5763f; --isr0: #e05252; --isr1: #c98a2b; --isr2: #2c5079; --isr3: #3f74ad;
+  --isr4: #6badf5; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink);
   font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
@@ -45,6 +45,7 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 td.wide { white-space: normal; min-width: 230px; }
 td.ours { background: color-mix(in srgb, var(--s1) 9%, transparent); font-weight: 600; }
 tr.document td { color: var(--soft); }
+tr.above td { border-bottom: 0; } tr.above + tr td { padding-top: 0; color: var(--soft); }
 details { margin: 10px 0; } summary { cursor: pointer; color: var(--soft); font-size: 14px; }
 .claim { margin: 0; padding: 12px 0; border-bottom: 1px solid var(--line); }
 .claim:last-child { border-bottom: 0; }

@@ -73,6 +73,10 @@ class RecordWindow:
         """Wait for what is under way, for so long at most."""
         self._producer.flush(within_s)
 
+    @property
+    def has_answers(self) -> bool:
+        return len(self.sent_ns) > self._in_flight
+
     def await_all_partitions(self) -> None:
         self._awaited_from = len(self.sent_ns)
         self.awaited = set(range(self._partition_count))

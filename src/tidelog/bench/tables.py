@@ -32,6 +32,8 @@ from tidelog.bench.measured import (
 
 Cell: TypeAlias = str | int | None
 DOCUMENT: Final = "document"
+SENTENCES: Final = ("on disk", "errors")
+"""Columns of whole sentences: they are shown under their row rather than in it."""
 _MS_DIGITS: Final = 3
 
 
@@ -228,15 +230,15 @@ def _deaths_table(results: Results) -> TableView:
             "retries",
             "idempotent",
             "system",
-            "TPS before",
-            "TPS during",
-            "TPS after",
-            "all partitions again after",
-            "on disk",
-            "errors",
+            "TPS",
+            "before",
+            "during",
+            "after",
+            "whole again after",
+            *SENTENCES,
         ),
-        note="The document has one TPS for the whole run. `During` is from the kill until every "
-        "partition has taken a record again.",
+        note="TPS is that of the whole run, as in the document; `during` is from the kill until "
+        "every partition has taken a record again.",
     )
     for row in results.deaths:
         case = row.case
@@ -246,9 +248,10 @@ def _deaths_table(results: Results) -> TableView:
             "yes" if case.is_idempotent else "no",
         ]
         if row.document is not None:
-            tps = None if row.document.tps is None else f"{row.document.tps:,.0f} in all"
+            told = row.document
+            tps = None if told.tps is None else f"{told.tps:,.0f}"
             table.rows.append(
-                [*named, DOCUMENT, tps, None, None, None, row.document.on_disk, row.document.errors]
+                [*named, DOCUMENT, tps, None, None, None, None, told.on_disk, told.errors]
             )
         table.rows.extend(
             [*named, subject, *_interruption_cells(row, subject)]
@@ -263,6 +266,7 @@ def _interruption_cells(row: DeathRow, subject: str) -> list[Cell]:
     again = rounds.figures(subject, lambda each: each.whole_after_s)
     measured = rounds.of(subject)
     return [
+        _median_cell(rounds.figures(subject, lambda each: each.tps)),
         _median_cell(rounds.figures(subject, lambda each: each.tps_before)),
         _median_cell(rounds.figures(subject, lambda each: each.tps_during)),
         _median_cell(rounds.figures(subject, lambda each: each.tps_after)),

@@ -1,20 +1,16 @@
 """Results of a benchmark on a terminal: tables in the document's shape, and conclusions."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tidelog.bench.document import checked_conclusions
-from tidelog.bench.tables import Cell, TableView, cost_summary, scenario_tables
+from tidelog.bench.tables import SENTENCES, Cell, TableView, cost_summary, scenario_tables
 from tidelog.cli.output import print_heading, print_line, print_table
 
 if TYPE_CHECKING:
     from tidelog.bench.about import About
     from tidelog.bench.document import CheckedConclusion
     from tidelog.bench.measured import Results
-
-# Columns of whole sentences: lines under the table.
-_SENTENCES: Final = ("on disk", "errors")
-_NAMES: Final = ("test", "retries", "idempotent", "system")
 
 
 def show_scenario(results: "Results", number: int) -> None:
@@ -53,7 +49,7 @@ def _first_two(about: "About") -> Iterable[str]:
 
 
 def _show_table(table: TableView) -> None:
-    shown = [index for index, name in enumerate(table.columns) if name not in _SENTENCES]
+    shown = [index for index, name in enumerate(table.columns) if name not in SENTENCES]
     print_table(
         [table.columns[index].upper() for index in shown],
         [[row[index] for index in shown] for row in table.rows],
@@ -64,13 +60,13 @@ def _show_table(table: TableView) -> None:
 
 
 def _show_sentences(table: TableView) -> None:
-    if not set(_SENTENCES) <= set(table.columns):
+    if not set(SENTENCES) <= set(table.columns):
         return
     for row in table.rows:
         cells = dict(zip(table.columns, row, strict=True))
         print_line()
         print_line(_row_name(cells))
-        for name in _SENTENCES:
+        for name in SENTENCES:
             print_line(f"  {name}: {cells[name]}")
 
 
