@@ -46,6 +46,9 @@ _CONSUMERS: Final = 2
 _IN_SYNC_WITHIN_S: Final = 120.0
 _CAUGHT_UP_WITHIN_S: Final = 120.0
 _POLL_INTERVAL_S: Final = 0.05
+# The last acknowledgement may come a moment before a fault, or a while after it.
+_LAST_ACK_S: Final = 0.2
+_AFTERMATH_S: Final = 1.0
 
 # Short sessions, so that a long pause is a few seconds; leaders that go home soon, so that faults
 # find them on all brokers; a disk that was full is looked at again soon.
@@ -91,6 +94,8 @@ class Outcome:
     moments: list[Moment] = field(default_factory=list)
     sent: int = 0
     began_at: float = 0.0
+    loaded_at: float = 0.0
+    """When records began to be sent; times of schedules and reports count from here."""
     took_s: float = 0.0
 
     @property
@@ -212,6 +217,7 @@ class _FaultLab:
             ledger_folder=self._cluster.folder.root / LEDGER_FOLDER,
             care=self._run.care,
         )
+        self._outcome.loaded_at = time.monotonic()
         workload.start()
         return workload
 
@@ -230,7 +236,7 @@ class _FaultLab:
         self._pass_time(paced.load_s)
         begun = self._begin(paced.fault)
         self._pass_time(paced.fault.away_s)
-        begun.undo()
+        begun.end()
         if paced.waits_for_sync:
             self._wait_in_sync()
 
@@ -252,7 +258,7 @@ class _FaultLab:
         end_s, _, begun = heapq.heappop(ends)
         self._pass_time(began_at + end_s - time.monotonic())
         self._tell(f"end of {begun.fault.kind}")
-        begun.undo()
+        begun.end()
 
     def _begin(self, fault: Fault) -> BegunFault:
         self._doing = f"fault {fault.number}, {fault.kind}"
@@ -348,16 +354,26 @@ class _FaultLab:
 def attribute_gaps(gaps: Iterable[Gap], fault_times: Sequence[float]) -> list[float]:
     """The longest gap that each fault caused; times are in order.
 
-    A gap belongs to the first fault that happened during it, else to the last one before it.
+    A gap belongs to the first fault that happened during it, else to the last one before it. But
+    one that began just behind a fault is of that, also if the next one came before it was over.
     """
     longest = [0.0] * len(fault_times)
     for gap in gaps:
         index = bisect_left(fault_times, gap.began_at)
-        if index == len(fault_times) or fault_times[index] >= gap.ended_at:
+        if (
+            index == len(fault_times)
+            or fault_times[index] >= gap.ended_at
+            or _is_aftermath(gap.began_at, fault_times[max(0, index - 1)], fault_times[index])
+        ):
             index -= 1
         if index >= 0:
             longest[index] = max(longest[index], gap.length_s)
     return longest
+
+
+def _is_aftermath(began_at: float, before: float, after: float) -> bool:
+    """Whether what began between two faults is due to the earlier one."""
+    return before <= began_at <= before + _AFTERMATH_S and after - began_at > _LAST_ACK_S
 
 
 def _records_in(folder: Path, partition: int) -> list[RecordId]:

@@ -19,7 +19,7 @@ from tidelog.client.membership import ask_membership
 from tidelog.coordination.expiry import expire_owner
 from tidelog.lab import small_disks
 from tidelog.lab.errors import LabError
-from tidelog.lab.fault_kinds import Deed, Others, Role
+from tidelog.lab.fault_kinds import NETWORK, Deed, Others, Role
 from tidelog.lab.fault_schedule import Fault
 from tidelog.lab.local_cluster import LocalCluster, NotInTime
 from tidelog.lab.log_damage import change_bytes, tear_logs
@@ -32,7 +32,7 @@ _FENCED_WITHIN_S: Final = 60.0
 _POLL_INTERVAL_S: Final = 0.02
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BegunFault:
     """A fault that happens: to whom, since when (`time.monotonic`), and how it is undone."""
 
@@ -40,15 +40,29 @@ class BegunFault:
     names: tuple[str, ...]
     at: float
     undo: Callable[[], None]
+    ended_at: float | None = None
+    """When it was undone: who was away serves again, bytes pass. None while it lasts."""
+
+    def end(self) -> None:
+        """Undo it, and note when that was done."""
+        self.undo()
+        self.ended_at = time.monotonic()
 
     def as_line(self) -> str:
-        """`kill leader of 3: broker 2, for 0.8 s`."""
+        """`kill leader of partition 3: broker 2, for 0.8 s`."""
+        fault = self.fault
+        by = f", by {1_000 * fault.delay_s:.0f} ms" if fault.deed is Deed.SLOW else ""
+        away = f", for {fault.away_s:.1f} s" if fault.away_s else ""
+        return f"{self.what}: {', '.join(self.names) or 'nobody is left'}{by}{away}"
+
+    @property
+    def what(self) -> str:
+        """`cut leader of partition 3 from clients`."""
         fault = self.fault
         is_of_partition = fault.victim in {Role.LEADER, Role.FOLLOWER}
         whose = f" of partition {fault.partition}" if is_of_partition else ""
-        by = f", by {1_000 * fault.delay_s:.0f} ms" if fault.deed is Deed.SLOW else ""
-        away = f", for {fault.away_s:.1f} s" if fault.away_s else ""
-        return f"{fault.kind}{whose}: {', '.join(self.names) or 'nobody is left'}{by}{away}"
+        whom = f" from {fault.others}" if fault.deed in NETWORK else ""
+        return f"{fault.deed} {fault.victim}{whose}{whom}"
 
 
 class Injector:

@@ -26,12 +26,23 @@ def begun(
     return BegunFault(fault, names, at, lambda: None)
 
 
+def test_end_of_a_fault_is_noted_when_it_is_undone() -> None:
+    undone: list[float | None] = []
+    fault = begun(Deed.KILL, Role.LEADER, "broker 2")
+    fault.undo = lambda: undone.append(fault.ended_at)
+    fault.end()
+    assert undone == [None]
+    assert fault.ended_at is not None
+
+
 @pytest.mark.parametrize(
     ("began_at", "ended_at", "index"),
     [
         (9.9, 10.5, 0),  # The last acknowledgement came just before the fault.
         (10.2, 10.5, 0),
         (9.9, 20.5, 0),  # Still silent when the next one happened.
+        (10.2, 20.5, 0),  # The last acknowledgement came a little after the fault.
+        (15.0, 20.5, 1),
         (19.9, 20.1, 1),
         (25.0, 26.0, 1),
     ],
@@ -82,6 +93,10 @@ def test_a_partition_is_unavailable_for_all_of_its_gaps() -> None:
         (
             begun(Deed.SLOW, Role.ALL, "broker 1"),
             "slow all from clients: broker 1, by 20 ms, for 0.8 s",
+        ),
+        (
+            begun(Deed.CUT, Role.LEADER, "broker 2", away_s=5.0),
+            "cut leader of partition 3 from clients: broker 2, for 5.0 s",
         ),
         (begun(Deed.KILL, Role.ALL, away_s=0), "kill all: nobody is left"),
     ],
