@@ -2,8 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
@@ -11,8 +10,10 @@ import typer
 
 from tidelog.base.errors import ConfigError
 from tidelog.cli.interrupts import Interrupts
+from tidelog.cli.lab_choice import Acks, EngineName, LabChoice
 from tidelog.cli.lab_folder import LabFolder
 from tidelog.cli.lab_live import live_view
+from tidelog.cli.lab_report import ReportOption, require_writable, write_report
 from tidelog.cli.lab_session import FolderOption, run_lab, show_conclusion
 from tidelog.cli.options import Coordination, CoordinationOption, JsonOption
 from tidelog.cli.output import Cell, duration_text, print_json, print_line, print_table
@@ -28,20 +29,6 @@ _BROKER_COUNT_MAX: Final = 9
 _PROBLEMS_SHOWN_MAX: Final = 20
 _DISK_MIB: Final = 256
 _KAFKA_HEAP_MIB: Final = 512
-
-
-class EngineName(StrEnum):
-    """Whose brokers."""
-
-    TIDELOG = "tidelog"
-    KAFKA = "kafka"
-
-
-class Acks(StrEnum):
-    """Who has to have a record before it counts as sent."""
-
-    ALL = "all"
-    ONE = "1"
 
 
 SeedOption: TypeAlias = Annotated[
@@ -73,25 +60,6 @@ UncleanOption: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabChoice:
-    """What was asked for on the command line."""
-
-    command: str
-    engine: EngineName
-    kafka_home: Path | None
-    coordination: Coordination
-    seed: int
-    brokers: int
-    partitions: int
-    at_once: int
-    acks: Acks
-    min_insync: int
-    unclean: bool
-    data: Path | None
-    as_json: bool
-
-
 def faults(
     *,
     count: Annotated[int, typer.Option(min=1, help="How many faults.")] = 200,
@@ -114,6 +82,7 @@ def faults(
     min_insync: MinInsyncOption = 2,
     unclean: UncleanOption = False,
     data: FolderOption = None,
+    report: ReportOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Faults of every kind, one after the other, and check that nothing is lost.
@@ -128,6 +97,8 @@ def faults(
 
     choice = LabChoice(
         command="tidelog lab faults",
+        subject=("--count", str(count)),
+        schedule=None,
         engine=engine,
         kafka_home=kafka_home,
         coordination=coordination,
@@ -139,6 +110,7 @@ def faults(
         min_insync=min_insync,
         unclean=unclean,
         data=data,
+        report=report,
         as_json=as_json,
     )
     return _run(choice, lambda possible: random_faults(seed, fault_count=count, possible=possible))
@@ -162,6 +134,7 @@ def run(
     min_insync: MinInsyncOption = 2,
     unclean: UncleanOption = False,
     data: FolderOption = None,
+    report: ReportOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """A schedule of faults, by name or in words, and check that nothing is lost.
@@ -177,6 +150,8 @@ def run(
     sentences = find_schedule(scenario)
     choice = LabChoice(
         command="tidelog lab run",
+        subject=(scenario,),
+        schedule="\n".join(sentence.text for sentence in sentences),
         engine=engine,
         kafka_home=kafka_home,
         coordination=coordination,
@@ -188,6 +163,7 @@ def run(
         min_insync=min_insync,
         unclean=unclean,
         data=data,
+        report=report,
         as_json=as_json,
     )
     return _run(choice, lambda possible: timeline(sentences, seed=seed, possible=possible))
@@ -211,6 +187,7 @@ def _run(
         raise ConfigError(
             f"--at-once is {choice.at_once} but there are only {choice.brokers} brokers"
         )
+    require_writable(choice.report)
     if choice.engine is EngineName.KAFKA and choice.coordination is Coordination.ZOOKEEPER:
         raise ConfigError("--coordination zookeeper is for tidelog; Kafka's brokers have KRaft")
 
@@ -230,10 +207,11 @@ def _run(
             return run_faults(prepared, watcher)
 
     def show(outcome: "Outcome", folder: LabFolder) -> None:
+        write_report(outcome, choice)
         if choice.as_json:
             print_json(_as_json(outcome))
         else:
-            _show(outcome, choice.seed, folder)
+            _show(outcome, choice, folder)
 
     return run_lab(choice.command, choice.data, in_folder, show)
 
@@ -296,7 +274,7 @@ def _cluster(
     )
 
 
-def _show(outcome: "Outcome", seed: int, folder: LabFolder) -> None:
+def _show(outcome: "Outcome", choice: LabChoice, folder: LabFolder) -> None:
     rows: list[list[Cell]] = [
         [kind, len(gaps), _gap_text(_median(gaps)), _gap_text(max(gaps))]
         for kind, gaps in sorted(outcome.gaps_by_kind().items())
@@ -307,12 +285,14 @@ def _show(outcome: "Outcome", seed: int, folder: LabFolder) -> None:
     if not outcome.is_good:
         _show_problems(outcome)
     print_line(
-        f"{len(outcome.injected)} faults in {duration_text(outcome.took_s)} (seed {seed}) on "
-        f"{outcome.engine}: {outcome.sent:,} records sent, {outcome.acknowledged:,} acknowledged, "
-        f"{outcome.lost:,} of them lost, {outcome.duplicated:,} stored twice; longest time without "
-        f"an acknowledgement {_gap_text(outcome.longest_gap_s)}, a partition took nothing for "
-        f"{duration_text(outcome.unavailable_s)} in all."
+        f"{len(outcome.injected)} faults in {duration_text(outcome.took_s)} (seed {choice.seed}) "
+        f"on {outcome.engine}: {outcome.sent:,} records sent, {outcome.acknowledged:,} "
+        f"acknowledged, {outcome.lost:,} of them lost, {outcome.duplicated:,} stored twice; "
+        f"longest time without an acknowledgement {_gap_text(outcome.longest_gap_s)}, a partition "
+        f"took nothing for {duration_text(outcome.unavailable_s)} in all."
     )
+    if choice.report is not None:
+        print_line(f"The report is {choice.report}.")
     show_conclusion(
         outcome,
         folder,
