@@ -74,6 +74,12 @@ class Lab:
             for party, server in self.servers.items()
         ]
 
+    def add(self, party: Party) -> None:
+        """Have the network lead to one more, which is this test too."""
+        self.servers[party] = self._listen()
+        self.ports[party] = free_port()
+        self.network.add_route(self.routes()[-1])
+
     def connect(self, party: Party = ONE) -> socket.socket:
         address = (HOST, self.ports[party])
         return self.held.enter_context(socket.create_connection(address, timeout=TIMEOUT_S))
@@ -639,6 +645,45 @@ def control_connection(lab: Lab) -> socket.socket:
     finally:
         os.close(folder)
     return control
+
+
+def test_party_that_is_added_is_led_to_and_can_be_cut_off(lab: Lab) -> None:
+    lab.add(THREE)
+    near, far = lab.pair(THREE)
+    near.sendall(b"hello")
+    assert receive(far, 5) == b"hello"
+    lab.network.cut(CLIENTS, THREE)
+    near.sendall(b"later")
+    lab.fence()
+    assert is_silent(far)
+    lab.network.heal_all()
+    assert receive(far, 5) == b"later"
+
+
+def test_party_that_is_removed_is_led_to_no_more(lab: Lab) -> None:
+    lab.add(THREE)
+    near, _far = lab.pair(THREE)
+    lab.network.cut(ONE, THREE)
+    lab.network.remove_routes(THREE)
+    with pytest.raises(ConnectionResetError):
+        near.recv(1)
+    with pytest.raises(ConnectionRefusedError):
+        lab.connect(THREE)
+    status = lab.network.status()
+    assert [route.party for route in status.routes] == [ONE, TWO]
+    assert status.links == ()
+    lab.add(THREE)
+    lab.pair(THREE)
+
+
+def test_route_that_cannot_be_is_refused(lab: Lab) -> None:
+    taken = Route(port=lab.ports[ONE], target_host=HOST, target_port=1, party=THREE)
+    with pytest.raises(CommandRefused, match=f"port {taken.port} of 127.0.0.1 is in use"):
+        lab.network.add_route(taken)
+    named = Route(port=free_port(), target_host="localhost", target_port=1, party=THREE)
+    with pytest.raises(CommandRefused, match="is no host"):
+        lab.network.add_route(named)
+    assert [route.party for route in lab.network.status().routes] == [ONE, TWO]
 
 
 def test_folder_has_one_network_only(lab: Lab) -> None:

@@ -4,6 +4,8 @@
     {"command": "slow", "these": ["broker 1"], "those": ["clients"], "delay_ms": 200}
     {"command": "heal", "these": ["broker 1"], "those": ["broker 2"]}
     {"command": "heal"}                                                     everything
+    {"command": "add", "route": {"port": 12004, "party": "broker 4", ...}}  as in `network.json`
+    {"command": "remove", "party": "broker 4"}                              its routes
     {"command": "status"}
     {"command": "stop"}
 
@@ -13,14 +15,14 @@ A refused command has changed nothing. Not here: whether the parties exist (`pro
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, assert_never
 
 from tidelog.lab.network.errors import CommandRefused, NetworkDied
 from tidelog.lab.network.links import DELAY_MAX_MS
 from tidelog.lab.network.parties import Party, parse_party
-from tidelog.lab.network.routes import Route
+from tidelog.lab.network.routes import Route, decode_route
 from tidelog.lab.network.status import LinkStatus, NetworkStatus, PairStatus
 from tidelog.lab.processes import ProcessIdentity
 
@@ -54,6 +56,16 @@ class HealAll:
 
 
 @dataclass(frozen=True, slots=True)
+class AddRoute:
+    route: Route
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveRoutes:
+    party: Party
+
+
+@dataclass(frozen=True, slots=True)
 class AskStatus:
     pass
 
@@ -63,7 +75,7 @@ class Stop:
     pass
 
 
-Command = Cut | Slow | Heal | HealAll | AskStatus | Stop
+Command = Cut | Slow | Heal | HealAll | AddRoute | RemoveRoutes | AskStatus | Stop
 
 
 def encode_command(command: Command) -> bytes:
@@ -77,6 +89,10 @@ def encode_command(command: Command) -> bytes:
             content = {"command": "heal", "these": these, "those": those}
         case HealAll():
             content = {"command": "heal"}
+        case AddRoute(route):
+            content = {"command": "add", "route": asdict(route)}
+        case RemoveRoutes(party):
+            content = {"command": "remove", "party": party}
         case AskStatus():
             content = {"command": "status"}
         case Stop():
@@ -89,23 +105,12 @@ def encode_command(command: Command) -> bytes:
 def decode_command(line: bytes) -> Command:
     """What somebody wants; CommandRefused says what is wrong with it."""
     content = _object(line)
-    match content.get("command"):
-        case "cut":
-            return Cut(*_groups(content))
-        case "slow":
-            return Slow(*_groups(content), _delay_ms(content))
-        case "heal" if "these" not in content and "those" not in content:
-            return HealAll()
-        case "heal":
-            return Heal(*_groups(content))
-        case "status":
-            return AskStatus()
-        case "stop":
-            return Stop()
-        case other:
-            raise CommandRefused(
-                f"{_quoted(other)} is no command: they are cut, slow, heal, status and stop"
-            )
+    name = content.get("command")
+    decode = _DECODERS.get(name) if isinstance(name, str) else None
+    if decode is None:
+        known = ", ".join(_DECODERS)
+        raise CommandRefused(f"{_quoted(name)} is no command: they are {known}")
+    return decode(content)
 
 
 def encode_done() -> bytes:
@@ -156,6 +161,19 @@ def _answer(line: bytes) -> Mapping[str, object]:
     return content
 
 
+def _heal(content: Mapping[str, object]) -> Heal | HealAll:
+    if "these" not in content and "those" not in content:
+        return HealAll()
+    return Heal(*_groups(content))
+
+
+def _route(content: Mapping[str, object]) -> Route:
+    try:
+        return decode_route(content.get("route"))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CommandRefused(f"'route' is none: {error!r}") from error
+
+
 def _groups(content: Mapping[str, object]) -> tuple[tuple[Party, ...], tuple[Party, ...]]:
     these, those = _group(content, "these"), _group(content, "those")
     both = set(these) & set(those)
@@ -168,10 +186,13 @@ def _group(content: Mapping[str, object], key: str) -> tuple[Party, ...]:
     names = content.get(key)
     if not isinstance(names, list) or not 0 < len(names) <= _GROUP_MAX:
         raise CommandRefused(f"'{key}' has to be a list of parties")
-    for name in names:
-        if not isinstance(name, str):
-            raise CommandRefused(f"'{key}' holds {_quoted(name)}, which is no party's name")
-    return tuple(parse_party(name) for name in names)
+    return tuple(_party(name) for name in names)
+
+
+def _party(name: object) -> Party:
+    if not isinstance(name, str):
+        raise CommandRefused(f"{_quoted(name)} is no party's name")
+    return parse_party(name)
 
 
 def _delay_ms(content: Mapping[str, object]) -> int:
@@ -200,3 +221,14 @@ def _line(content: Mapping[str, object]) -> bytes:
 def _quoted(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _QUOTED_MAX else f"{text[:_QUOTED_MAX]}..."
+
+
+_DECODERS: Final[Mapping[str, Callable[[Mapping[str, object]], Command]]] = {
+    "cut": lambda content: Cut(*_groups(content)),
+    "slow": lambda content: Slow(*_groups(content), _delay_ms(content)),
+    "heal": _heal,
+    "add": lambda content: AddRoute(_route(content)),
+    "remove": lambda content: RemoveRoutes(_party(content.get("party"))),
+    "status": lambda _content: AskStatus(),
+    "stop": lambda _content: Stop(),
+}

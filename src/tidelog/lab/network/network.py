@@ -131,6 +131,16 @@ class LabNetwork:
     def heal_all(self) -> None:
         self._tell(control.HealAll())
 
+    # -- who is behind it ------------------------------------------------------------------------
+
+    def add_route(self, route: Route) -> None:
+        """Lead to one more party; CommandRefused if its port is in use."""
+        self._tell(control.AddRoute(route))
+
+    def remove_routes(self, party: Party) -> None:
+        """Lead to a party no more; its links are whole if it comes back."""
+        self._tell(control.RemoveRoutes(party))
+
     # -- the process -----------------------------------------------------------------------------
 
     def status(self) -> NetworkStatus:

@@ -7,8 +7,8 @@
                                                                              ▼
                              told to stop, SIGTERM, or, with --tied, its standard input ends
 
-Whoever starts it chooses whether it is tied: a network of a cluster in the foreground must not
-outlive a starter that was killed; that of `tidelog up --detach` has to.
+Whoever starts it chooses whether it is tied: the network of a lab's own cluster must not outlive a
+lab that was killed; that of `tidelog up` lives for as long as its brokers, which do.
 
 Nothing that comes by the control socket can do harm: a line is a command that is carried out, or is
 answered with an error.
@@ -42,7 +42,7 @@ from tidelog.lab.network.links import pairs_between
 from tidelog.lab.network.parties import CLIENTS, Party
 from tidelog.lab.network.places import TIED, NetworkFolder
 from tidelog.lab.network.proxy import CONNECTIONS_MAX, Proxy
-from tidelog.lab.network.routes import read_routes
+from tidelog.lab.network.routes import ROUTES_MAX, Route, read_routes
 from tidelog.lab.network.socket_inodes import best_way
 from tidelog.lab.network.status import LinkStatus, NetworkStatus
 from tidelog.lab.processes import identify
@@ -86,6 +86,10 @@ class SteeredProxy:
                 links.heal_between(these, those)
             case control.HealAll():
                 links.heal_all()
+            case control.AddRoute(route):
+                self._add(route)
+            case control.RemoveRoutes(party):
+                self._remove(party)
             case control.AskStatus():
                 return control.encode_status(self._status())
             case control.Stop():
@@ -94,6 +98,21 @@ class SteeredProxy:
                 assert_never(command)
         self._proxy.on_links_changed()
         return control.encode_done()
+
+    def _add(self, route: Route) -> None:
+        if len(self._proxy.routes) >= ROUTES_MAX:
+            raise CommandRefused(f"there are {ROUTES_MAX} routes already")
+        try:
+            self._proxy.add(route)
+        except LabError as error:
+            raise CommandRefused(str(error)) from error
+
+    def _remove(self, party: Party) -> None:
+        """What was done to its links is forgotten as well."""
+        links = self._proxy.links
+        for ends in [ends for ends in links.changed if party in ends]:
+            links.heal(*ends)
+        self._proxy.remove(party)
 
     def _require_links(self, these: Sequence[Party], those: Sequence[Party]) -> None:
         """Refuse what would be carried out and have no effect."""

@@ -64,7 +64,7 @@ class Proxy:
         self._identify = identify
         self._executor = executor
         self._connections_max = connections_max
-        self._listeners: list[socket.socket] = []
+        self._listeners: dict[Route, socket.socket] = {}
         self._connections: set[Connection] = set()
         self._nameless: list[tuple[Caller, Connection]] = []
         self._has_nameless = asyncio.Event()
@@ -74,23 +74,28 @@ class Proxy:
     def open(self) -> None:
         """Listen at every route's port; PortInUse names one that somebody has."""
         for route in self.routes:
-            target = _resolve(route)
-            listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            self._listeners.append(listener)
-            listener.setblocking(False)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                listener.bind((LISTEN_HOST, route.port))
-                listener.listen(_BACKLOG)
-            except OSError as error:
-                raise PortInUse(LISTEN_HOST, route.port) from error
-            self._loop.add_reader(listener, partial(self._on_acceptable, listener, target))
+            self._listen(route, _resolve(route, flags=0))
+
+    def add(self, route: Route) -> None:
+        """Listen at one more port; PortInUse, or NetworkError for a host that is no address."""
+        # A name might take seconds to look up, for which nothing would be forwarded.
+        self._listen(route, _resolve(route, flags=socket.AI_NUMERICHOST))
+        self.routes = (*self.routes, route)
+
+    def remove(self, party: Party) -> None:
+        """Lead to `party` no more: nobody listens for it, and connections to it are reset."""
+        for route in self.routes:
+            if route.party == party:
+                self._stop_listening(self._listeners.pop(route))
+        self.routes = tuple(route for route in self.routes if route.party != party)
+        for connection in list(self._connections):
+            if connection.target.party == party:
+                connection.reset()
 
     def close(self) -> None:
         """Reset every connection and listen no more."""
-        for listener in self._listeners:
-            self._loop.remove_reader(listener)
-            listener.close()
+        for listener in self._listeners.values():
+            self._stop_listening(listener)
         self._listeners.clear()
         for connection in list(self._connections):
             connection.reset()
@@ -131,6 +136,23 @@ class Proxy:
             for (caller, target), traffic in sorted(self._traffic.items())
         ]
 
+    def _listen(self, route: Route, target: Target) -> None:
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((LISTEN_HOST, route.port))
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            listener.close()
+            raise PortInUse(LISTEN_HOST, route.port) from error
+        self._listeners[route] = listener
+        self._loop.add_reader(listener, partial(self._on_acceptable, listener, target))
+
+    def _stop_listening(self, listener: socket.socket) -> None:
+        self._loop.remove_reader(listener)
+        listener.close()
+
     def _on_acceptable(self, listener: socket.socket, target: Target) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
             try:
@@ -161,9 +183,10 @@ class Proxy:
         connection.on_identified(party, self.links.link(party, target), traffic)
 
 
-def _resolve(route: Route) -> Target:
+def _resolve(route: Route, *, flags: int) -> Target:
+    host, port = route.target_host, route.target_port
     try:
-        found = socket.getaddrinfo(route.target_host, route.target_port, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
     except OSError as error:
         raise NetworkError(f"{route.target_host} is no host that is known here") from error
     # The first is the one that most would take; brokers of a local cluster have one only.

@@ -4,12 +4,13 @@
       {"port": 12001, "target_host": "127.0.0.1", "target_port": 9092, "party": "broker 1"}, ...]}
 
 A party may be behind several routes: a broker of Kafka's has one for clients and brokers, and one
-for its controller. It says what a network is started with, never whether one runs.
+for its controller. It says what a network is started with, never whether one runs, nor which
+routes it was given later.
 """
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -56,20 +57,24 @@ def decode_routes(text: str) -> tuple[Route, ...]:
     content = json.loads(text)
     if content["version"] != _VERSION:
         raise ValueError(f"version {content['version']}")
-    routes = tuple(
-        Route(
-            port=_port(route["port"]),
-            target_host=str(route["target_host"]),
-            target_port=_port(route["target_port"]),
-            party=parse_party(str(route["party"])),
-        )
-        for route in content["routes"]
-    )
+    routes = tuple(decode_route(route) for route in content["routes"])
     if not 0 < len(routes) <= ROUTES_MAX:
         raise ValueError(f"{len(routes)} routes, not 1 to {ROUTES_MAX}")
     if len({route.port for route in routes}) < len(routes):
         raise ValueError("two routes with one port")
     return routes
+
+
+def decode_route(content: object) -> Route:
+    """One of them; raises the same, and NoSuchParty."""
+    if not isinstance(content, Mapping):
+        raise TypeError("no object")
+    return Route(
+        port=_port(content["port"]),
+        target_host=str(content["target_host"]),
+        target_port=_port(content["target_port"]),
+        party=parse_party(str(content["party"])),
+    )
 
 
 def _port(value: object) -> int:

@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.lab.network import control
-from tidelog.lab.network.control import AskStatus, Command, Cut, Heal, HealAll, Slow, Stop
+from tidelog.lab.network.control import (
+    AddRoute,
+    AskStatus,
+    Command,
+    Cut,
+    Heal,
+    HealAll,
+    RemoveRoutes,
+    Slow,
+    Stop,
+)
 from tidelog.lab.network.errors import CommandRefused, NetworkDied
 from tidelog.lab.network.links import DELAY_MAX_MS
 from tidelog.lab.network.parties import CLIENTS, ZOOKEEPER, broker_party
@@ -26,6 +36,8 @@ ONE, TWO = broker_party(1), broker_party(2)
         Slow((ONE, TWO), (ZOOKEEPER,), 200),
         Heal((ONE,), (TWO,)),
         HealAll(),
+        AddRoute(Route(port=1, target_host="127.0.0.1", target_port=2, party=ONE)),
+        RemoveRoutes(ONE),
         AskStatus(),
         Stop(),
     ],
@@ -50,6 +62,17 @@ def test_command_is_understood_as_it_was_meant(command: Command) -> None:
         ({"command": "cut", "these": ["me"], "those": ["broker 1"]}, "'me' is nobody's name"),
         ({"command": "cut", "these": ["broker 1"], "those": ["broker 1"]}, "both sides"),
         ({"command": "heal", "these": ["broker 1"]}, "'those' has to be a list"),
+        ({"command": "add"}, "'route' is none"),
+        ({"command": "add", "route": {"port": 1}}, "'route' is none: KeyError"),
+        (
+            {
+                "command": "add",
+                "route": {"port": 0, "target_host": "a", "target_port": 1, "party": "broker 1"},
+            },
+            "0 is no port",
+        ),
+        ({"command": "remove"}, "None is no party's name"),
+        ({"command": "remove", "party": "me"}, "'me' is nobody's name"),
         *(
             ({"command": "slow", "these": ["broker 1"], "those": ["clients"], "delay_ms": ms}, "ms")
             for ms in (None, True, -1, DELAY_MAX_MS + 1, 1.5, "1")
