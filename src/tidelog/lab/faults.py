@@ -302,6 +302,11 @@ class _FaultLab:
             f"{count} records were given up: {reason}"
             for reason, count in workload.failures.items()
         ]
+        outcome.problems += [
+            f"producer {each.number} could not go on: {each.broken}"
+            for each in workload.producers
+            if each.broken is not None
+        ]
         outcome.problems += [each for one in workload.consumers for each in one.anomalies]
         outcome.problems += self._cluster.complaints()
         outcome.sent = workload.sent_count

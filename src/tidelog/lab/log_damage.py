@@ -2,7 +2,9 @@
 
 Only to be done to brokers that are down, and only what was not flushed is touched: what lies below
 the recovery point is on the disk, and no power cut changes that. Recovery has to find the damage
-and to cut the log there (S6); what was in it is on the other replicas.
+and to cut the log there (S6); what was in it is on the other replicas. A broker whose process was
+killed while its machine ran on has all it had, and may lead on; so it has to be told, as a machine
+tells it that has started again, that this one did not (R13).
 """
 
 import random
@@ -14,10 +16,16 @@ from tidelog.base.errors import CorruptBatch
 from tidelog.records.batch import iter_headers
 from tidelog.storage.checkpoints import read_offsets
 from tidelog.storage.disk import RealDisk
-from tidelog.storage.layout import LOG, RECOVERY_POINT_CHECKPOINT, parse_partition_folder
+from tidelog.storage.layout import (
+    BOOT_ID,
+    LOG,
+    RECOVERY_POINT_CHECKPOINT,
+    parse_partition_folder,
+)
 
 # What comes before its checksum in a batch - offset, length, epoch, magic - is not covered by it.
 _UNCHECKED_BYTES: Final = 17
+_ANOTHER_BOOT: Final = "before the power cut"
 
 
 class UnflushedBatch(NamedTuple):
@@ -36,6 +44,7 @@ def tear_logs(log_dir: Path, topic: str, chance: random.Random) -> int:
         with batch.file.open("r+b") as log:
             log.truncate(batch.position + rest_bytes)
         torn += 1
+    _forget_boot(log_dir)
     return torn
 
 
@@ -50,7 +59,15 @@ def change_bytes(log_dir: Path, topic: str, chance: random.Random) -> int:
             log.seek(place)
             log.write(bytes([before ^ (1 << chance.randrange(8))]))
         changed += 1
+    _forget_boot(log_dir)
     return changed
+
+
+def _forget_boot(log_dir: Path) -> None:
+    """Let it look as if the machine had started again since; Kafka keeps no such file."""
+    boot_id = log_dir / BOOT_ID
+    if boot_id.exists():
+        boot_id.write_text(_ANOTHER_BOOT, "ascii")
 
 
 def _unflushed(log_dir: Path, topic: str) -> Iterator[UnflushedBatch]:

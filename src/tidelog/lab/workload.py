@@ -22,7 +22,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
 from tidelog.client.ledger import SUFFIX, LedgerEntry, LedgerWriter, record_checksum
 from tidelog.client.record_fields import DEFAULT_ID_FIELD
@@ -112,6 +119,8 @@ class LedgerProducer:
         self.number = number
         self.partition = partition
         self.failures: Counter[str] = Counter()
+        self.broken: str | None = None
+        """Why its client could not go on, if it could not."""
         self.offsets: array[int] = array("q")
         """By number: the offset that was acknowledged, or NOT_ACKNOWLEDGED."""
         self._topic = topic
@@ -132,16 +141,30 @@ class LedgerProducer:
         )
 
     def run(self, stopping: threading.Event) -> None:
-        while not stopping.is_set():
-            self._send()
-            self._producer.poll(0)
-            stopping.wait(_REST_S)
+        try:
+            while not stopping.is_set():
+                self._send()
+                self._producer.poll(0)
+                stopping.wait(_REST_S)
+        except KafkaException as error:
+            self._give_up(error)
 
     def flush(self, within_s: float) -> int:
         """How many records are not acknowledged when all are, or when time is up."""
-        unacknowledged = self._producer.flush(within_s)
+        try:
+            self._producer.flush(within_s)
+        except KafkaException as error:
+            self._give_up(error)
+        except SystemError:
+            # What confluent-kafka 2.16 raises now and then in place of the above.
+            self.broken = "it did not say why"
         self._ledger.flush()
-        return unacknowledged
+        return len(self._producer)
+
+    def _give_up(self, error: KafkaException) -> None:
+        """A client that cannot go on, such as one whose records are gone, says so at each call."""
+        reason: KafkaError = error.args[0]
+        self.broken = f"{reason.name()}, {reason.str()}"
 
     def _send(self) -> None:
         number = len(self.offsets)

@@ -12,7 +12,7 @@ from tidelog.lab.replica_files import stored_batches
 from tidelog.records.batch import read_header, stamp
 from tidelog.storage.checkpoints import write_offsets
 from tidelog.storage.disk import RealDisk
-from tidelog.storage.layout import LOG, RECOVERY_POINT_CHECKPOINT, file_name
+from tidelog.storage.layout import BOOT_ID, LOG, RECOVERY_POINT_CHECKPOINT, file_name
 
 SEEDS = range(50)
 
@@ -58,3 +58,15 @@ def test_an_empty_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "hit-1").mkdir()
     assert tear_logs(tmp_path, "hit", random.Random(1)) == 0
     assert change_bytes(tmp_path, "hit", random.Random(1)) == 0
+
+
+@pytest.mark.parametrize("damage", [tear_logs, change_bytes])
+def test_a_broker_is_told_that_its_machine_stopped(tmp_path: Path, damage: object) -> None:
+    """R13. One that believes to have all it had may lead on, and what it lost would be lost."""
+    assert callable(damage)
+    write_logs(tmp_path, "hit")
+    damage(tmp_path, "hit", random.Random(1))
+    assert not (tmp_path / BOOT_ID).exists(), "Kafka keeps none"
+    (tmp_path / BOOT_ID).write_text("this boot")
+    damage(tmp_path, "hit", random.Random(1))
+    assert (tmp_path / BOOT_ID).read_text() != "this boot"
