@@ -1,7 +1,9 @@
 """Ports for servers that are about to be started: the ones asked for, or any that are free.
 
-A port is held until all that are needed are found, so none is chosen twice. Between letting go of
-it and the server's own bind somebody else may take it; the server then says so and ends.
+A port is held until all that are needed are found, so none is chosen twice, and one that was free
+is claimed, so that no other process that chooses ports here is given it (`port_claims.py`). Between
+letting go of it and the server's own bind somebody else may take it; the server then says so and
+ends.
 """
 
 import random
@@ -10,6 +12,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from tidelog.lab.errors import PortInUse
+from tidelog.lab.port_claims import claim
 
 PORT_MAX: Final = 65_535
 # Below what systems give to outgoing connections: a server that restarts finds its ports free.
@@ -44,7 +47,10 @@ def hold_port(held: ExitStack, host: str, port: int) -> int:
 def hold_any_port(held: ExitStack, host: str, chance: random.Random) -> int:
     """The same with a port that nobody has."""
     while True:
+        port = chance.choice(_FREE_PORTS)
         try:
-            return hold_port(held, host, chance.choice(_FREE_PORTS))
+            hold_port(held, host, port)
         except PortInUse:
             continue
+        if claim(port):
+            return port
