@@ -1,6 +1,5 @@
 """A port that one process has chosen is not chosen by another, until the first has ended (O4)."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,8 +12,10 @@ from tidelog.lab import port_claims
 
 PORT = 12_345
 CLAIM = f"""
-from tidelog.lab.port_claims import claim
-print(claim({PORT}), claim({PORT}), flush=True)
+import pathlib, sys
+from tidelog.lab import port_claims
+port_claims.SHARED_BY_ALL = pathlib.Path(sys.argv[1])
+print(port_claims.claim({PORT}), port_claims.claim({PORT}), flush=True)
 input()
 """
 
@@ -23,10 +24,9 @@ input()
 def claiming(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], bytes]]:
     """A process that claims the port twice, and lives until it is ended; what it was told."""
     process = subprocess.Popen(
-        [sys.executable, "-c", CLAIM],
+        [sys.executable, "-c", CLAIM, str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(folder)},
     )
     assert process.stdout is not None
     try:
@@ -50,7 +50,7 @@ def test_only_the_latest_ports_are_kept(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(port_claims, "CLAIMED_MAX", 2)
     monkeypatch.setattr(port_claims, "_claimed", type(port_claims._claimed)())
     monkeypatch.setattr(port_claims, "_files", {})
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(port_claims, "SHARED_BY_ALL", tmp_path)
     assert [port_claims.claim(port) for port in (PORT, PORT + 1, PORT + 2)] == [True] * 3
     with claiming(tmp_path) as (_other, told):
         assert told == b"True False"

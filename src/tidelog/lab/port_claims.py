@@ -7,18 +7,20 @@ port would take it. So who chooses one locks a byte of a file that all share, at
     a process is not kept out by its own locks, so it remembers which it has
 
 Processes of other users have a file of their own, and ports that somebody names are not asked for
-here: to choose a port is still to be ready for finding it taken.
+here: to choose a port is still to be ready for finding it taken. The file does not follow TMPDIR:
+ports are the machine's, whatever folder a process was given for its scraps.
 """
 
 import fcntl
 import os
-import tempfile
 from collections import deque
 from pathlib import Path
 from typing import Final
 
 # Of a test run that starts thousands of brokers, the first have ended long ago.
 CLAIMED_MAX: Final = 1_000
+SHARED_BY_ALL = Path("/tmp")
+_OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 _claimed: Final[deque[int]] = deque()
 _files: Final[dict[int, int]] = {}
@@ -46,6 +48,6 @@ def _descriptor() -> int:
     """Opened once: to close any descriptor of the file would drop all locks."""
     process = os.getpid()
     if process not in _files:
-        path = Path(tempfile.gettempdir()) / f"tidelog-ports-{os.getuid()}"
-        _files[process] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        path = SHARED_BY_ALL / f"tidelog-ports-{os.getuid()}"
+        _files[process] = os.open(path, _OPEN_FLAGS, 0o600)
     return _files[process]
