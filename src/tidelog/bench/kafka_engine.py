@@ -28,6 +28,7 @@ class OneControllerKafka:
     ensemble = None
     network = None
     bootstrap = None
+    why_fixed = "a benchmark has the brokers it has"
 
     def __init__(self, folder: ClusterFolder, installation: KafkaInstallation) -> None:
         self._folder = folder
@@ -64,7 +65,10 @@ class OneControllerKafka:
         )
 
     def add(self, broker_id: int, *, patience: Patience) -> None:
-        raise LabError(f"broker {broker_id} was not added: a benchmark has the brokers it has")
+        raise LabError(f"broker {broker_id} was not added: {self.why_fixed}")
+
+    def remove(self, broker_id: int) -> None:
+        raise LabError(f"broker {broker_id} was not removed: {self.why_fixed}")
 
     def stop(self) -> None:
         """Nothing else runs."""

@@ -9,7 +9,7 @@ from tidelog.cli.brokers import broker_names, cluster_folder
 from tidelog.cli.options import DataOption, JsonOption, Panel
 from tidelog.cli.output import complain, print_json, print_line
 from tidelog.lab.errors import LabError
-from tidelog.lab.running import forget_brokers, kill_broker, running_brokers, stop_cluster
+from tidelog.lab.running import end_leftovers, kill_broker, running_brokers, stop_cluster
 from tidelog.lab.state import BrokerState
 
 
@@ -34,7 +34,7 @@ def run(
     folder = cluster_folder(data)
     running = running_brokers(folder)
     if not running:
-        forget_brokers(folder)
+        end_leftovers(folder)
         raise LabError(f"no cluster is running in {folder.root}")
     began = time.monotonic()
     remaining = stop_cluster(
@@ -42,7 +42,7 @@ def run(
     )
     if remaining and kill:
         _kill(remaining)
-        forget_brokers(folder)
+        end_leftovers(folder)
     elif remaining:
         pids = ", ".join(f"broker {broker.id} (pid {broker.pid})" for broker in remaining)
         raise LabError(f"{pids} did not stop within {timeout:g} s; --kill ends it the hard way")

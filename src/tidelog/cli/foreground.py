@@ -16,7 +16,7 @@ from tidelog.cli.interrupts import Interrupts
 from tidelog.cli.output import complain, print_line
 from tidelog.cli.program import command_for
 from tidelog.lab.folder import ClusterFolder
-from tidelog.lab.running import forget_brokers, kill_broker, stop_cluster
+from tidelog.lab.running import end_leftovers, kill_broker, stop_cluster
 from tidelog.lab.starting import StartedBroker
 from tidelog.lab.state import BrokerState
 from tidelog.lab.watch import BrokerEnded, BrokerStartedAgain, ClusterWatch
@@ -60,7 +60,7 @@ class Foreground:
         remaining = self._stop_all()
         for broker in remaining:
             kill_broker(broker)
-        forget_brokers(self._folder)
+        end_leftovers(self._folder)
         self._pass_on_output()
         if remaining:
             complain("killed; the next start has to check its logs", command="tidelog up")

@@ -23,6 +23,7 @@ from tidelog.lab.in_sync import (
     partitions_in_sync,
     wait_until_in_sync,
 )
+from tidelog.lab.proxied import seen_by_clients
 from tidelog.lab.running import find_brokers, restart_broker
 from tidelog.lab.starting import Patience
 from tidelog.lab.state import BrokerState
@@ -69,7 +70,9 @@ def run(
                 broker = _restart(folder, broker_id, stop_within_s=timeout, patience=patience)
             except StartCancelled:
                 return 130
-            _print_started(broker, time.monotonic() - began, as_json=as_json)
+            _print_started(
+                seen_by_clients(folder, broker), time.monotonic() - began, as_json=as_json
+            )
             if not wait or number == len(brokers):
                 continue
             up = [each for each in returned if each in brokers[:number]]

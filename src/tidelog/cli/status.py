@@ -13,6 +13,7 @@ from tidelog.client.admin import Admin
 from tidelog.client.errors import ClientError
 from tidelog.client.values import ClusterDescription
 from tidelog.lab.folder import ClusterFolder
+from tidelog.lab.proxied import seen_by_clients
 from tidelog.lab.state import BrokerState, read_state
 
 _ANSWER_WITHIN_S = 5.0
@@ -43,7 +44,7 @@ def run(data: DataOption = None, as_json: JsonOption = False) -> int:
     started.
     """
     folder = cluster_folder(data)
-    brokers = read_state(folder.state_file)
+    brokers = tuple(seen_by_clients(folder, broker) for broker in read_state(folder.state_file))
     # Asked once: a broker may die between two looks.
     alive = {broker.id: broker.is_alive for broker in brokers}
     answer = _ask([broker for broker in brokers if alive[broker.id]])

@@ -19,7 +19,6 @@ from tidelog.cli.options import DEFAULT_BOOTSTRAP, DataOption, JsonOption, Panel
 from tidelog.cli.output import complain, listed, print_heading, print_json, print_line
 from tidelog.cli.program import command_for, program
 from tidelog.config.properties import parse_assignment
-from tidelog.lab.cluster import start_cluster
 from tidelog.lab.errors import (
     AlreadyRunning,
     BrokerDied,
@@ -31,6 +30,7 @@ from tidelog.lab.errors import (
 from tidelog.lab.folder import ClusterFolder
 from tidelog.lab.plan import (
     DEFAULT_BROKER_COUNT,
+    FIRST_BROKER_ID,
     SQLITE,
     ClusterPlan,
     Profile,
@@ -38,11 +38,15 @@ from tidelog.lab.plan import (
     require_coordination,
 )
 from tidelog.lab.ports import PORT_MAX
+from tidelog.lab.proxied import proxy_ports, seen_by_clients
+from tidelog.lab.small_disks import SIZE_MAX_MIB, NoSmallDisk, is_small_disk, why_no_small_disks
 from tidelog.lab.starting import Patience, StartedBroker
+from tidelog.lab.surrounded import start_surrounded
 
 _HOST: Final = "127.0.0.1"
 _BROKER_COUNT_MAX: Final = 99
 _READY_WITHIN_S: Final = 60.0
+_DISK_MIN_MIB: Final = 8
 
 
 def register(app: typer.Typer) -> None:
@@ -85,6 +89,24 @@ def run(
         ),
     ] = None,
     assignments: SetOption = [],  # noqa: B006 - typer copies it
+    network: Annotated[
+        bool,
+        typer.Option(
+            "--network",
+            help="Proxies between brokers, clients and ZooKeeper, so that 'tidelog lab partition' "
+            "and 'slow' work.",
+        ),
+    ] = False,
+    small_disks: Annotated[
+        int | None,
+        typer.Option(
+            metavar="MIB",
+            min=_DISK_MIN_MIB,
+            max=SIZE_MAX_MIB,
+            help="A disk of that size in memory for each broker's logs, so that 'tidelog lab "
+            "fill-disk' works; takes root. 'down' copies the logs back.",
+        ),
+    ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Return once it is ready; see 'tidelog down'.")
     ] = False,
@@ -109,9 +131,10 @@ def run(
         listening_ports={},
         advertised_ports={},
     )
+    _require_possible(plan, has_network=network, disk_mib=small_disks)
     with Interrupts() as interrupts:
         began = time.monotonic()
-        started = _start(folder, plan, interrupts)
+        started = _start(folder, plan, interrupts, has_network=network, disk_mib=small_disks)
         if isinstance(started, int):
             return started
         took_s = time.monotonic() - began
@@ -129,17 +152,37 @@ def run(
             foreground.stop_the_rest()
 
 
+def _require_possible(plan: ClusterPlan, *, has_network: bool, disk_mib: int | None) -> None:
+    if has_network:
+        for name in ("listeners", "advertised.listeners"):
+            if name in plan.settings:
+                raise ConfigError(f"{name} cannot be given with --network, which chooses it")
+    if disk_mib is not None:
+        reason = why_no_small_disks()
+        if reason is not None:
+            raise ConfigError(f"--small-disks is not possible here: {reason}")
+        if "log.dirs" in plan.settings or "log.dir" in plan.settings:
+            raise ConfigError("log.dirs cannot be given with --small-disks, which chooses it")
+
+
 def _start(
-    folder: ClusterFolder, plan: ClusterPlan, interrupts: Interrupts
+    folder: ClusterFolder,
+    plan: ClusterPlan,
+    interrupts: Interrupts,
+    *,
+    has_network: bool,
+    disk_mib: int | None,
 ) -> tuple[StartedBroker, ...] | int:
     """The brokers if all went well, else the exit code."""
     patience = Patience(_READY_WITHIN_S, is_cancelled=interrupts.at_least(1))
     try:
-        return start_cluster(folder, plan, patience)
+        return start_surrounded(folder, plan, patience, has_network=has_network, disk_mib=disk_mib)
     except StartCancelled:
         return 130
     except PortInUse as error:
         raise ConfigError(f"{error}; {_ports_needed(plan)}") from error
+    except NoSmallDisk as error:
+        raise ConfigError(f"--small-disks {disk_mib}: {error}") from error
     except FolderUnusable as error:
         raise ConfigError(f"{error}; name another with --data") from error
     except AlreadyRunning as error:
@@ -194,7 +237,7 @@ def _announce(
     as_json: bool,
     is_detached: bool,
 ) -> None:
-    states = [broker.state for broker in started]
+    states = [seen_by_clients(folder, broker.state) for broker in started]
     bootstrap = ",".join(state.address for state in states)
     if as_json:
         print_json(
@@ -238,6 +281,10 @@ def _facts(
     facts["log"] = str(folder.root / f"broker-{number}" / "broker.log")
     if plan.coordination != SQLITE:
         facts["zookeeper"] = plan.coordination.partition(":")[2]
+    if proxy_ports(folder):
+        facts["network"] = f"can be cut: {command_for('lab partition leader', folder.root)}"
+    if is_small_disk(folder.log_dir(FIRST_BROKER_ID)):
+        facts["disks"] = "in memory until 'down' copies the logs back; 'lab fill-disk' fills one"
     replicas = plan.settings["default.replication.factor"]
     if profile is Profile.RELIABLE:
         in_sync = plan.settings["min.insync.replicas"]

@@ -30,25 +30,41 @@ from tidelog.lab.state import BrokerState, read_state, write_state
 
 
 def start_cluster(
-    folder: ClusterFolder, plan: ClusterPlan, patience: Patience
+    folder: ClusterFolder,
+    plan: ClusterPlan,
+    patience: Patience,
+    begin_beside: Callable[[], None],
+    end_beside: Callable[[], None],
 ) -> tuple[StartedBroker, ...]:
     """Start every broker at once; return when each accepts clients and knows the others.
 
-    ConfigError for a setting no broker would take. After any failure nothing runs.
+    What they need beside them is begun before the first, when it is sure that no other cluster runs
+    in the folder. ConfigError for a setting no broker would take. After any failure nothing runs,
+    and what was begun beside them is ended.
     """
     _require_nameable(folder)
     for broker_id in plan.broker_ids:
         BrokerConfig.load(plan.properties_of(folder, broker_id, plan.port))
 
+    began_beside = False
+
     def prepare() -> list[Place]:
+        nonlocal began_beside
         _require_idle(folder)
         _require_same_coordination(folder, plan)
+        began_beside = True
+        begin_beside()
         return [
             prepare_broker(folder, plan, broker_id, port)
             for broker_id, port in zip(plan.broker_ids, _ports(plan), strict=True)
         ]
 
-    return start_brokers(folder, prepare, patience)
+    try:
+        return start_brokers(folder, prepare, patience)
+    except BaseException:
+        if began_beside:
+            end_beside()
+        raise
 
 
 def prepare_broker(folder: ClusterFolder, plan: ClusterPlan, broker_id: int, port: int) -> Place:

@@ -5,6 +5,7 @@ What is done to a broker once it runs does not depend on its engine (`local_clus
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 from tidelog.lab.cluster import prepare_broker, start_brokers, start_cluster
@@ -12,8 +13,9 @@ from tidelog.lab.errors import LabError
 from tidelog.lab.folder import ClusterFolder
 from tidelog.lab.kafka import KafkaInstallation, KafkaPorts, prepare_kafka
 from tidelog.lab.network.network import LabNetwork
+from tidelog.lab.network.parties import broker_party
+from tidelog.lab.network.routes import Route
 from tidelog.lab.plan import FIRST_BROKER_ID, SQLITE, ZOOKEEPER, ClusterPlan
-from tidelog.lab.ports import choose_ports
 from tidelog.lab.proxied import ProxiedPorts, server_routes
 from tidelog.lab.starting import Patience
 from tidelog.lab.zookeeper import ZooKeeperEnsemble
@@ -47,11 +49,18 @@ class Engine(Protocol):
     def bootstrap(self) -> str | None:
         """Where clients find the brokers, if not where those listen."""
 
+    @property
+    def why_fixed(self) -> str | None:
+        """Why no broker can be added or removed, if none can."""
+
     def start(self, *, broker_count: int, settings: Mapping[str, str], patience: Patience) -> None:
         """Start brokers 1..N; return once they know each other. After a failure call `stop`."""
 
     def add(self, broker_id: int, *, patience: Patience) -> None:
         """Start one more, with the settings of the others."""
+
+    def remove(self, broker_id: int) -> None:
+        """Forget one that has ended."""
 
     def stop(self) -> None:
         """Stop what runs beside the brokers, which have ended."""
@@ -61,6 +70,7 @@ class TidelogEngine:
     """Brokers of this installation; `coordination` is `sqlite`, or `zookeeper` with an ensemble."""
 
     tells_controller = True
+    why_fixed = None
 
     def __init__(self, folder: ClusterFolder, coordination: str, *, has_network: bool) -> None:
         self.name = "tidelog" if coordination == SQLITE else "tidelog on ZooKeeper"
@@ -72,10 +82,14 @@ class TidelogEngine:
             else None
         )
         self.network: LabNetwork | None = None
-        self.bootstrap: str | None = None
+        self._ports = ProxiedPorts({}, {})
         self._folder = folder
         self._has_network = has_network
         self._plan: ClusterPlan | None = None
+
+    @property
+    def bootstrap(self) -> str | None:
+        return self._ports.bootstrap() or None
 
     def start(self, *, broker_count: int, settings: Mapping[str, str], patience: Patience) -> None:
         broker_ids = range(FIRST_BROKER_ID, FIRST_BROKER_ID + broker_count)
@@ -84,37 +98,58 @@ class TidelogEngine:
                 ready_within_s=patience.ready_within_s, is_cancelled=patience.is_cancelled
             )
         hosts = "" if self.ensemble is None else self.ensemble.hosts
-        ports = ProxiedPorts({}, {})
+        routes: list[Route] = []
         if self._has_network:
-            ports = ProxiedPorts.choose(broker_ids)
-            routes = ports.routes()
+            self._ports = ProxiedPorts.choose(broker_ids, first_advertised=0)
+            routes = self._ports.routes()
             if self.ensemble is not None:
                 to_servers, hosts = server_routes(hosts, self.ensemble.server_ids)
                 routes += to_servers
-            self.network = LabNetwork.start(self._folder, routes, is_tied=True)
-            self.bootstrap = ports.bootstrap()
         self._plan = ClusterPlan(
             broker_count=broker_count,
             host=HOST,
             port=0,
             coordination=f"{ZOOKEEPER}:{hosts}/{_OF_ENSEMBLE}" if hosts else SQLITE,
             settings=settings,
-            listening_ports=ports.listening,
-            advertised_ports=ports.advertised,
+            listening_ports=self._ports.listening,
+            advertised_ports=self._ports.advertised,
         )
-        start_cluster(self._folder, self._plan, patience)
+
+        def begin_network() -> None:
+            if routes:
+                self.network = LabNetwork.start(self._folder, routes, is_tied=True)
+
+        start_cluster(self._folder, self._plan, patience, begin_network, self._stop_network)
 
     def add(self, broker_id: int, *, patience: Patience) -> None:
         plan, folder = self._plan, self._folder
         assert plan is not None, "started"
-        (port,) = choose_ports(HOST, first_port=0, count=1)
-        start_brokers(folder, lambda: [prepare_broker(folder, plan, broker_id, port)], patience)
+        new = ProxiedPorts.choose([broker_id], first_advertised=0)
+        if self.network is not None:
+            (route,) = new.routes()
+            self.network.add_route(route)
+            self._ports = self._ports.joined(new)
+            plan = replace(plan, advertised_ports=self._ports.advertised)
+        port = new.listening[broker_id]
+        try:
+            start_brokers(folder, lambda: [prepare_broker(folder, plan, broker_id, port)], patience)
+        except BaseException:
+            self.remove(broker_id)
+            raise
+
+    def remove(self, broker_id: int) -> None:
+        if self.network is not None:
+            self.network.remove_routes(broker_party(broker_id))
+            self._ports = self._ports.without(broker_id)
 
     def stop(self) -> None:
-        if self.network is not None:
-            self.network.stop()
+        self._stop_network()
         if self.ensemble is not None:
             self.ensemble.stop()
+
+    def _stop_network(self) -> None:
+        if self.network is not None:
+            self.network.stop()
 
 
 class KafkaEngine:
@@ -123,6 +158,7 @@ class KafkaEngine:
     name = "kafka"
     tells_controller = False
     ensemble = None
+    why_fixed = "the voters of Kafka's controllers are fixed here"
 
     def __init__(
         self, folder: ClusterFolder, installation: KafkaInstallation, *, has_network: bool
@@ -135,7 +171,8 @@ class KafkaEngine:
 
     def start(self, *, broker_count: int, settings: Mapping[str, str], patience: Patience) -> None:
         node_ids = range(FIRST_BROKER_ID, FIRST_BROKER_ID + broker_count)
-        brokers, controllers = ProxiedPorts.choose(node_ids), ProxiedPorts.choose(node_ids)
+        brokers = ProxiedPorts.choose(node_ids, first_advertised=0)
+        controllers = ProxiedPorts.choose(node_ids, first_advertised=0)
         if self._has_network:
             routes = [*brokers.routes(), *controllers.routes()]
             self.network = LabNetwork.start(self._folder, routes, is_tied=True)
@@ -159,9 +196,10 @@ class KafkaEngine:
         return ports.advertised if self._has_network else ports.listening
 
     def add(self, broker_id: int, *, patience: Patience) -> None:
-        raise LabError(
-            f"broker {broker_id} was not added: the voters of Kafka's controllers are fixed here"
-        )
+        raise LabError(f"broker {broker_id} was not added: {self.why_fixed}")
+
+    def remove(self, broker_id: int) -> None:
+        raise LabError(f"broker {broker_id} was not removed: {self.why_fixed}")
 
     def stop(self) -> None:
         if self.network is not None:

@@ -24,6 +24,7 @@ from tidelog.lab.starting import (
     wait_until_ready,
 )
 from tidelog.lab.state import BrokerState, read_state, write_state
+from tidelog.lab.surroundings import end_surroundings
 
 # A broker that has not stopped by then does not keep the next from beginning to.
 _TURN_S: Final = 5.0
@@ -74,6 +75,7 @@ def stop_cluster(
 ) -> tuple[BrokerState, ...]:
     """Stop all that run in the folder, and forget them; who runs on when the caller is impatient.
 
+    What the cluster has around its brokers ends with the last of them.
     Nobody can start one again in the meantime. `known` are stopped even if somebody has removed
     the folder under them.
     """
@@ -83,6 +85,8 @@ def stop_cluster(
         }
         remaining = stop_in_turn(running.values(), is_impatient=is_impatient)
         forget_brokers(folder)
+        if not remaining:
+            end_surroundings(folder)
     return remaining
 
 
@@ -130,6 +134,14 @@ def _stop_all(brokers: Sequence[BrokerState], within_s: float) -> None:
     remaining = stop_in_turn(brokers, is_impatient=lambda: time.monotonic() >= stop_by)
     for broker in remaining:
         raise LabError(f"broker {broker.id} (pid {broker.pid}) did not stop within {within_s:g} s")
+
+
+def end_leftovers(folder: ClusterFolder) -> None:
+    """Forget brokers that have ended, and end what was around them, unless one of them runs."""
+    with folder.locked():
+        forget_brokers(folder)
+        if not running_brokers(folder):
+            end_surroundings(folder)
 
 
 def forget_brokers(folder: ClusterFolder) -> None:

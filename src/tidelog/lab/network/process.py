@@ -5,7 +5,7 @@
     start ──▶ lock, routes, listeners, control socket ──▶ {"ready": true} on stdout ──▶ serves
                  └── {"error": ..., "port": ...} and exit code 2             │
                                                                              ▼
-                             told to stop, SIGTERM, or, with --tied, its standard input ends
+         told to stop, SIGTERM, its folder removed, or, with --tied, its standard input ends
 
 Whoever starts it chooses whether it is tied: the network of a lab's own cluster must not outlive a
 lab that was killed; that of `tidelog up` lives for as long as its brokers, which do.
@@ -52,6 +52,7 @@ _EXIT_BUG: Final = 70
 _CONTROL_CONNECTIONS_MAX: Final = 64
 # Listeners, the control socket, and files of the interpreter.
 _OTHER_DESCRIPTORS: Final = 512
+_FOLDER_INTERVAL_S: Final = 1.0
 _ANYBODY_ELSE: Final = 0o077
 
 
@@ -231,9 +232,11 @@ async def _serve(folder: NetworkFolder, *, is_tied: bool) -> int:
             loop.add_reader(sys.stdin.fileno(), partial(_on_standard_input, loop, stopping))
         _say({"ready": True})
         async with asyncio.TaskGroup() as tasks:
+            looking = tasks.create_task(_end_with_folder(folder, stopping))
             finding_out = tasks.create_task(proxy.run())
-            await stopping.wait()  # Ended by a command, a signal, or the starter's end.
+            await stopping.wait()  # Ended by a command, a signal, or the end of starter or folder.
             finding_out.cancel()
+            looking.cancel()
     return 0
 
 
@@ -257,6 +260,13 @@ async def _listen_for_commands(
         lambda: ControlConnection(steered.answer, others), sock=listener
     )
     running.callback(server.close)
+
+
+async def _end_with_folder(folder: NetworkFolder, stopping: asyncio.Event) -> None:
+    """Somebody who removes a cluster's folder leaves no way to tell its network to stop."""
+    while folder.socket_file.exists():  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(_FOLDER_INTERVAL_S)
+    stopping.set()
 
 
 @contextmanager
