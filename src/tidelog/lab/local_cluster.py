@@ -6,10 +6,12 @@ what is done to them here is done to Kafka's as to ours.
 """
 
 import re
+import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -19,11 +21,14 @@ from tidelog.lab import small_disks
 from tidelog.lab.engines import Engine, KafkaEngine, TidelogEngine
 from tidelog.lab.errors import LabError, StartCancelled
 from tidelog.lab.folder import ClusterFolder
+from tidelog.lab.found_engine import FoundEngine
 from tidelog.lab.kafka import KafkaInstallation
+from tidelog.lab.moving_away import move_away
 from tidelog.lab.plan import FIRST_BROKER_ID
 from tidelog.lab.processes import send_signal
 from tidelog.lab.running import (
     find_brokers,
+    forget_some,
     kill_broker,
     restart_brokers,
     stop_cluster,
@@ -36,6 +41,7 @@ from tidelog.lab.zookeeper import ZooKeeperEnsemble
 _READY_WITHIN_S: Final = 60.0
 _KAFKA_READY_WITHIN_S: Final = 180.0
 _STOP_WITHIN_S: Final = 60.0
+_MOVE_S: Final = 120.0
 _ANSWER_WITHIN_S: Final = 1.0
 _POLL_INTERVAL_S: Final = 0.05
 _COMPLAINT: Final = re.compile(r"(\S+Z (ERROR|CRITICAL)\s|Traceback |AssertionError)")
@@ -63,6 +69,7 @@ class LocalCluster:
         self._patience = patience
         self._disk_mib = disk_mib
         self._disks: list[Path] = []
+        self._complaints_of_removed: list[str] = []
 
     @classmethod
     def of_tidelog(
@@ -99,13 +106,18 @@ class LocalCluster:
         patience = Patience(_KAFKA_READY_WITHIN_S, is_cancelled)
         return cls(folder, engine, patience, disk_mib=disk_mib)
 
+    @classmethod
+    def find(cls, folder: ClusterFolder, is_cancelled: Callable[[], bool]) -> "LocalCluster":
+        """The one that runs in `folder`, whoever started it; LabError if none was."""
+        if not read_state(folder.state_file):
+            raise LabError(f"no cluster was started in {folder.root}")
+        patience = Patience(_READY_WITHIN_S, is_cancelled)
+        return cls(folder, FoundEngine(folder), patience, disk_mib=None)
+
     def start(self, broker_count: int, settings: Mapping[str, str]) -> None:
         """Return once every broker knows all of them. After a failure `stop` is to be called."""
-        if self._disk_mib is not None:
-            for broker_id in range(FIRST_BROKER_ID, FIRST_BROKER_ID + broker_count):
-                log_dir = self.folder.log_dir(broker_id)
-                small_disks.mount(log_dir, size_mib=self._disk_mib)
-                self._disks.append(log_dir)
+        for broker_id in range(FIRST_BROKER_ID, FIRST_BROKER_ID + broker_count):
+            self._mount_disk(broker_id)
         self.engine.start(broker_count=broker_count, settings=settings, patience=self._patience)
 
     def stop(self) -> list[str]:
@@ -165,10 +177,40 @@ class LocalCluster:
             raise NotInTime(f"broker {broker_id} did not stop within {_STOP_WITHIN_S:g} s")
 
     def add_broker(self) -> int:
-        """Start one more; its number."""
+        """Start one more, with what the others have; its number."""
         broker_id = max(self.folder.broker_ids()) + 1
+        self._mount_disk(broker_id)
         self.engine.add(broker_id, patience=self._patience)
         return broker_id
+
+    def remove_broker(self, broker_id: int) -> None:
+        """Have others hold its replicas, stop it cleanly and forget it.
+
+        LabError, and nothing has changed, if the others are too few for that. What it has left on
+        disk is set aside, in a folder whose name ends in `.removed`.
+        """
+        self._broker(broker_id)
+        if self.engine.why_fixed is not None:
+            raise LabError(f"broker {broker_id} was not removed: {self.engine.why_fixed}")
+        move_away(lambda: self.brokers, broker_id, replace(self._patience, ready_within_s=_MOVE_S))
+        self.stop_broker(broker_id)
+        self._complaints_of_removed += self._complaints_of(broker_id)
+        with self.folder.locked():
+            forget_some(self.folder, [broker_id])
+            small_disks.release(self.folder.log_dir(broker_id))
+            self._set_aside(self.folder.broker_folder(broker_id))
+        self.engine.remove(broker_id)
+
+    def _mount_disk(self, broker_id: int) -> None:
+        if self._disk_mib is not None:
+            log_dir = self.folder.log_dir(broker_id)
+            small_disks.mount(log_dir, size_mib=self._disk_mib)
+            self._disks.append(log_dir)
+
+    def _set_aside(self, path: Path) -> None:
+        aside = path.with_name(f"{path.name}.removed")
+        shutil.rmtree(aside, ignore_errors=True)  # One of the same number that went before.
+        path.rename(aside)
 
     # -- what is done to the ensemble ------------------------------------------------------------
 
@@ -217,11 +259,15 @@ class LocalCluster:
     def complaints(self) -> list[str]:
         """What brokers have said that needs a person."""
         return [
+            *self._complaints_of_removed,
+            *(line for each in self.folder.broker_ids() for line in self._complaints_of(each)),
+        ]
+
+    def _complaints_of(self, broker_id: int) -> list[str]:
+        output = self.folder.output_file(broker_id).read_text("utf-8", "replace")
+        return [
             f"broker {broker_id}: {line}"
-            for broker_id in self.folder.broker_ids()
-            for line in self.folder.output_file(broker_id)
-            .read_text("utf-8", "replace")
-            .splitlines()
+            for line in output.splitlines()
             if _COMPLAINT.match(line) and not _RIGHTLY_SAID.search(line)
         ]
 
