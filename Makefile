@@ -86,7 +86,7 @@ peers-if-possible: python
 
 # 550 MB, and a Java with it; who only runs brokers does without.
 spark-if-possible: $(VENV)/.dev
-	@$(MAKE) --no-print-directory $(VENV)/.spark || echo "Going on without Spark."
+	@$(MAKE) --no-print-directory $(VENV)/.spark-classes || echo "Going on without Spark."
 
 # Where Maven could not bring ZooKeeper's servers, PyPI does: 450 MB, of which 10 are needed.
 HAS_ZOOKEEPER := import sys; from tidelog.lab.zookeeper import why_unavailable as why; sys.exit(why() is not None)
@@ -114,6 +114,13 @@ $(VENV)/.dev: $(MANIFESTS) $(VENV)/.uv
 	@$(INSTALL) --editable '.[dev]' || $(INSTALL_BY_PIP) --editable '.[dev]'
 	@$(COMPILE)
 	@touch $(VENV)/.run $@
+
+# Half a minute once, for which each of the two dozen sessions that tests start is ready 4 s earlier.
+$(VENV)/.spark-classes: $(VENV)/.spark scripts/share_spark_classes.py
+	@echo "Sharing the classes of Spark"
+	@$(BIN)/python scripts/share_spark_classes.py $(VENV)/spark-classes.jsa || \
+		echo "Going on without that: the tests of the pipeline take longer."
+	@touch $@
 
 $(VENV)/.spark: $(VENV)/.dev
 	@echo "Installing Spark"

@@ -13,6 +13,7 @@ from typing import Self
 
 from tests.support.ports import free_port
 from tests.support.server_process import ServerProcess
+from tests.support.spark_job import JAVA_OPTIONS
 from tidelog.pipeline.java import find_java, java_home, package_folder
 
 HOST = "127.0.0.1"
@@ -40,7 +41,7 @@ class SparkProcess(ServerProcess):
         return {
             "JAVA_HOME": str(java_home(find_java())),
             "SPARK_DAEMON_MEMORY": DAEMON_MEMORY,
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
             "SPARK_LOCAL_IP": HOST,
             "SPARK_WORKER_DIR": str(self.folder / "work"),
             # What is next to the driver is not next to its workers.

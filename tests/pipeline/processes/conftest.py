@@ -1,4 +1,4 @@
-"""Tests whose jobs are processes of their own: they run beside those that share the session."""
+"""Tests that need no session, or start their own as a process: beside those that share one."""
 
 from typing import NoReturn
 

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.support.command_line import environment, objects
 from tests.support.server_process import wait_until
+from tests.support.spark_job import QUICK_JAVA
 from tidelog.lab.folder import ClusterFolder
 from tidelog.lab.input_feed import value_of
 from tidelog.lab.passage import OUTPUT
@@ -74,7 +75,7 @@ def lab(data: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
         [*COMMAND, "--records", str(RECORD_COUNT), "--data", str(data), *arguments],
         stdout=subprocess.PIPE,
-        env=environment(),
+        env=environment(**QUICK_JAVA),
     ) as running:
         try:
             yield running
