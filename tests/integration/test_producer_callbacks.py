@@ -10,50 +10,43 @@ from textwrap import dedent
 
 import pytest
 
-from tests.support.broker_process import BrokerProcess
 from tidelog.client import Producer
-from tidelog.client.admin import Admin
 from tidelog.client.application_producer import Failed, Stored
 from tidelog.client.errors import RequestFailed
+from tidelog.testing import Broker
 
-TOPIC = "orders"
 PATIENCE_S = 20
-
-
-@pytest.fixture
-def topic(broker: BrokerProcess) -> str:
-    with Admin(broker.bootstrap) as admin:
-        admin.create_topic(TOPIC, partitions=1, replication_factor=1, configs={})
-    return TOPIC
 
 
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 100])
 def test_async_refuses_a_record_that_its_queue_never_has_room_for(
-    broker: BrokerProcess, topic: str, timeout_ms: int
+    tidelog_broker: Broker, tidelog_topic: str, timeout_ms: int
 ) -> None:
     with Producer(
-        broker.bootstrap,
+        tidelog_broker.bootstrap,
         producer_type="async",
         queue_enqueue_timeout_ms=timeout_ms,
         settings={"queue.buffering.max.kbytes": 1},
     ) as producer:
         with pytest.raises(RequestFailed, match=r"queue\.buffering\.max\.kbytes"):
-            producer.send(topic, b"x" * 5_000)
-        producer.send(topic, b"goes on")
+            producer.send(tidelog_topic, b"x" * 5_000)
+        producer.send(tidelog_topic, b"goes on")
     assert (producer.acknowledged, producer.dropped) == (1, 0)
 
 
 @pytest.mark.parametrize("producer_type", ["sync", "async"])
-def test_on_delivery_may_send(broker: BrokerProcess, topic: str, producer_type: str) -> None:
+def test_on_delivery_may_send(
+    tidelog_broker: Broker, tidelog_topic: str, producer_type: str
+) -> None:
     told: list[Stored | Failed] = []
 
     def send_another(outcome: Stored | Failed) -> None:
         told.append(outcome)
         if len(told) <= 30:
-            producer.send(topic, b"another")
+            producer.send(tidelog_topic, b"another")
 
     producer = Producer(
-        broker.bootstrap,
+        tidelog_broker.bootstrap,
         producer_type=producer_type,
         queue_buffering_max_ms=5,
         queue_buffering_max_messages=3,
@@ -62,7 +55,7 @@ def test_on_delivery_may_send(broker: BrokerProcess, topic: str, producer_type: 
 
     def send_some() -> None:
         for _ in range(10):
-            producer.send(topic, b"x")
+            producer.send(tidelog_topic, b"x")
         producer.close()
 
     sender = threading.Thread(target=send_some, daemon=True)
@@ -73,16 +66,18 @@ def test_on_delivery_may_send(broker: BrokerProcess, topic: str, producer_type: 
     assert (producer.queued, producer.acknowledged) == (40, 40)
 
 
-def test_everybody_is_told_though_on_delivery_raises(broker: BrokerProcess, topic: str) -> None:
+def test_everybody_is_told_though_on_delivery_raises(
+    tidelog_broker: Broker, tidelog_topic: str
+) -> None:
     told: list[Stored | Failed] = []
 
     def tell(outcome: Stored | Failed) -> None:
         told.append(outcome)
         raise ValueError(f"number {len(told)}")
 
-    producer = Producer(broker.bootstrap, producer_type="async", on_delivery=tell)
+    producer = Producer(tidelog_broker.bootstrap, producer_type="async", on_delivery=tell)
     for _ in range(20):
-        producer.send(topic, b"x")
+        producer.send(tidelog_topic, b"x")
     with pytest.raises(ValueError, match=r"number 1$"):
         producer.close()
     assert len(told) == 20
@@ -90,13 +85,13 @@ def test_everybody_is_told_though_on_delivery_raises(broker: BrokerProcess, topi
 
 
 def test_error_in_the_block_is_not_hidden_by_one_of_on_delivery(
-    broker: BrokerProcess, topic: str
+    tidelog_broker: Broker, tidelog_topic: str
 ) -> None:
     def tell(_outcome: Stored | Failed) -> None:
         raise ValueError("told wrongly")
 
-    producer = Producer(broker.bootstrap, producer_type="async", on_delivery=tell)
-    producer.send(topic, b"x")
+    producer = Producer(tidelog_broker.bootstrap, producer_type="async", on_delivery=tell)
+    producer.send(tidelog_topic, b"x")
     with pytest.raises(ZeroDivisionError) as raised, producer:
         raise ZeroDivisionError
     assert "told wrongly" in "".join(raised.value.__notes__)
@@ -104,18 +99,19 @@ def test_error_in_the_block_is_not_hidden_by_one_of_on_delivery(
 
 
 def test_process_that_was_forked_off_is_told_to_make_a_producer_of_its_own(
-    broker: BrokerProcess, topic: str
+    tidelog_broker: Broker, tidelog_topic: str
 ) -> None:
     program = f"""
         import os, sys
         from tidelog.client import Producer
         from tidelog.client.errors import ClientError
 
-        with Producer({broker.bootstrap!r}) as producer:
-            producer.send({topic!r}, b"before")
+        with Producer({tidelog_broker.bootstrap!r}) as producer:
+            producer.send({tidelog_topic!r}, b"before")
             child = os.fork()
             if child == 0:
-                for use in (lambda: producer.send({topic!r}, b"x"), producer.flush, producer.poll):
+                send = lambda: producer.send({tidelog_topic!r}, b"x")
+                for use in (send, producer.flush, producer.poll):
                     try:
                         use()
                     except ClientError as error:
@@ -123,7 +119,7 @@ def test_process_that_was_forked_off_is_told_to_make_a_producer_of_its_own(
                 producer.close()
                 os._exit(0)
             os.waitpid(child, 0)
-            print(producer.send({topic!r}, b"after").offset)
+            print(producer.send({tidelog_topic!r}, b"after").offset)
     """
     done = subprocess.run(
         [sys.executable, "-c", dedent(program)],
