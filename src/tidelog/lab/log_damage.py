@@ -8,7 +8,7 @@ tells it that has started again, that this one did not (R13).
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -36,10 +36,13 @@ class UnflushedBatch(NamedTuple):
     size_bytes: int
 
 
-def tear_logs(log_dir: Path, topic: str, chance: random.Random) -> int:
-    """Cut the last batch of the topic's logs somewhere in the middle; of how many it was done."""
+def tear_logs(log_dir: Path, topics: Collection[str] | None, chance: random.Random) -> int:
+    """Cut the last batch of the topics' logs somewhere in the middle; of how many it was done.
+
+    None: of all topics.
+    """
     torn = 0
-    for batch in _unflushed(log_dir, topic):
+    for batch in _unflushed(log_dir, topics):
         rest_bytes = chance.randint(1, batch.size_bytes - 1)
         with batch.file.open("r+b") as log:
             log.truncate(batch.position + rest_bytes)
@@ -48,10 +51,13 @@ def tear_logs(log_dir: Path, topic: str, chance: random.Random) -> int:
     return torn
 
 
-def change_bytes(log_dir: Path, topic: str, chance: random.Random) -> int:
-    """Change one byte in the last batch of the topic's logs; of how many it was done."""
+def change_bytes(log_dir: Path, topics: Collection[str] | None, chance: random.Random) -> int:
+    """Change one byte in the last batch of the topics' logs; of how many it was done.
+
+    None: of all topics.
+    """
     changed = 0
-    for batch in _unflushed(log_dir, topic):
+    for batch in _unflushed(log_dir, topics):
         place = batch.position + chance.randrange(_UNCHECKED_BYTES, batch.size_bytes)
         with batch.file.open("r+b") as log:
             log.seek(place)
@@ -70,11 +76,11 @@ def _forget_boot(log_dir: Path) -> None:
         boot_id.write_text(_ANOTHER_BOOT, "ascii")
 
 
-def _unflushed(log_dir: Path, topic: str) -> Iterator[UnflushedBatch]:
+def _unflushed(log_dir: Path, topics: Collection[str] | None) -> Iterator[UnflushedBatch]:
     recovery_points = read_offsets(RealDisk(), log_dir / RECOVERY_POINT_CHECKPOINT) or {}
     for folder in sorted(log_dir.iterdir()):
         partition = parse_partition_folder(folder.name)
-        if partition is None or partition.topic != topic:
+        if partition is None or (topics is not None and partition.topic not in topics):
             continue
         batch = _last_batch(folder, recovery_points.get(partition, 0))
         if batch is not None:

@@ -38,7 +38,7 @@ def offsets(folder: Path) -> list[int]:
 def test_the_last_batch_is_good_no_more(tmp_path: Path, damage: object, seed: int) -> None:
     assert callable(damage)
     folders = write_logs(tmp_path, "hit", "spared")
-    assert damage(tmp_path, "hit", random.Random(seed)) == 1
+    assert damage(tmp_path, ["hit"], random.Random(seed)) == 1
     assert offsets(folders["hit"]) == [0]
     assert offsets(folders["spared"]) == [0, 1]
 
@@ -50,14 +50,14 @@ def test_what_was_flushed_is_left_alone(tmp_path: Path, damage: object) -> None:
     write_offsets(
         RealDisk(), tmp_path / RECOVERY_POINT_CHECKPOINT, {TopicPartition("hit", 0): Offset(3)}
     )
-    assert damage(tmp_path, "hit", random.Random(1)) == 0
+    assert damage(tmp_path, ["hit"], random.Random(1)) == 0
     assert offsets(folders["hit"]) == [0, 1]
 
 
 def test_an_empty_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "hit-1").mkdir()
-    assert tear_logs(tmp_path, "hit", random.Random(1)) == 0
-    assert change_bytes(tmp_path, "hit", random.Random(1)) == 0
+    assert tear_logs(tmp_path, ["hit"], random.Random(1)) == 0
+    assert change_bytes(tmp_path, ["hit"], random.Random(1)) == 0
 
 
 @pytest.mark.parametrize("damage", [tear_logs, change_bytes])
@@ -65,8 +65,8 @@ def test_a_broker_is_told_that_its_machine_stopped(tmp_path: Path, damage: objec
     """R13. One that believes to have all it had may lead on, and what it lost would be lost."""
     assert callable(damage)
     write_logs(tmp_path, "hit")
-    damage(tmp_path, "hit", random.Random(1))
+    damage(tmp_path, ["hit"], random.Random(1))
     assert not (tmp_path / BOOT_ID).exists(), "Kafka keeps none"
     (tmp_path / BOOT_ID).write_text("this boot")
-    damage(tmp_path, "hit", random.Random(1))
+    damage(tmp_path, ["hit"], random.Random(1))
     assert (tmp_path / BOOT_ID).read_text() != "this boot"

@@ -27,6 +27,11 @@ def server_party(server_id: int) -> Party:
     return Party(f"server {server_id}")
 
 
+def is_server(party: Party) -> bool:
+    """Whether it is a server of ZooKeeper, or all of them."""
+    return party == ZOOKEEPER or party.startswith("server ")
+
+
 def parse_party(name: str) -> Party:
     """The party of that name; NoSuchParty if it cannot be one's."""
     if _NAME.fullmatch(name) is None:
