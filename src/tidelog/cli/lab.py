@@ -2,7 +2,7 @@
 
 import typer
 
-from tidelog.cli import lab_exactly_once, lab_faults, lab_pipeline
+from tidelog.cli import lab_deeds, lab_exactly_once, lab_faults, lab_pipeline, lab_status
 from tidelog.cli.options import Panel
 
 
@@ -12,4 +12,6 @@ def register(app: typer.Typer) -> None:
     lab.command("faults")(lab_faults.faults)
     lab.command("exactly-once")(lab_exactly_once.run)
     lab.command("pipeline")(lab_pipeline.run)
+    lab_deeds.register(lab)
+    lab_status.register(lab)
     app.add_typer(lab, name="lab", rich_help_panel=Panel.LOCAL)

@@ -282,7 +282,7 @@ def _facts(
     if plan.coordination != SQLITE:
         facts["zookeeper"] = plan.coordination.partition(":")[2]
     if proxy_ports(folder):
-        facts["network"] = f"can be cut: {command_for('lab partition leader', folder.root)}"
+        facts["network"] = f"can be cut: {command_for('lab partition 1', folder.root)}"
     if is_small_disk(folder.log_dir(FIRST_BROKER_ID)):
         facts["disks"] = "in memory until 'down' copies the logs back; 'lab fill-disk' fills one"
     replicas = plan.settings["default.replication.factor"]

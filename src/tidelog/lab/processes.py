@@ -32,6 +32,17 @@ def is_running(process: ProcessIdentity) -> bool:
     return identify(process.pid) == process
 
 
+def is_paused(process: ProcessIdentity) -> bool:
+    """Whether it was stopped by a signal, and waits to be continued."""
+    if not is_running(process):
+        return False
+    try:
+        stat = _PROC.joinpath(str(process.pid), "stat").read_text()
+    except OSError:
+        return _state_from_ps(process.pid).startswith("T")
+    return stat.rpartition(")")[2].split()[0] == "T"
+
+
 def send_signal(process: ProcessIdentity, signal_number: int) -> bool:
     """Signal the process; False if it is gone, whoever has its id now."""
     if not is_running(process):
@@ -74,3 +85,10 @@ def _mark_from_ps(pid: int) -> str | None:
     )
     state, _, started = asked.stdout.strip().partition(" ")
     return None if not started or state.startswith("Z") else " ".join(started.split())
+
+
+def _state_from_ps(pid: int) -> str:
+    asked = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return asked.stdout.strip()

@@ -63,6 +63,17 @@ def parse_schedule(text: str) -> tuple[Sentence, ...]:
     return sentences
 
 
+def parse_time(text: str) -> float:
+    """Seconds that `500ms`, `10s` or `2m` are; ConfigError for what is no time."""
+    matched = _TIME.fullmatch(text)
+    if matched is None:
+        raise ConfigError(f"'{text}' is no time such as 500ms, 10s or 2m")
+    seconds = float(matched[1]) * _UNITS_S[matched[2]]
+    if seconds > _TIME_MAX_S:
+        raise ConfigError(f"'{text}' is longer than a day")
+    return seconds
+
+
 def _sentences(text: str) -> Iterator[Sentence]:
     for number, line in enumerate(text.splitlines(), start=1):
         said = line.partition("#")[0].strip()
@@ -193,14 +204,7 @@ class _Words:
     def _time_after(self, word: str) -> float | None:
         if not self._take(word):
             return None
-        found = self._next("a time")
-        matched = _TIME.fullmatch(found)
-        if matched is None:
-            raise ConfigError(f"'{found}' is no time such as 500ms, 10s or 2m")
-        seconds = float(matched[1]) * _UNITS_S[matched[2]]
-        if seconds > _TIME_MAX_S:
-            raise ConfigError(f"'{found}' is longer than a day")
-        return seconds
+        return parse_time(self._next("a time"))
 
 
 def _bounded(times: int) -> int:
