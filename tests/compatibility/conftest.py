@@ -4,9 +4,8 @@ import pytest
 
 from tests.compatibility.kafka_peer import broker, kafka_jars, start_broker, start_kafka, tools
 from tests.support.subject import BROKER_COUNT
-from tests.support.three_brokers import three_brokers
 
-__all__ = ["broker", "kafka_jars", "start_broker", "start_kafka", "three_brokers", "tools"]
+__all__ = ["broker", "kafka_jars", "start_broker", "start_kafka", "tools"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import ElectionType, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.admin import KafkaAdminClient
 
 from tests.support.clients import CLIENT_TIMEOUT_S, numbered_records, send
 from tests.support.kafka_tools import KafkaTools
 from tests.support.server_process import wait_until
-from tests.support.three_brokers import ThreeBrokers
 from tests.support.topics import unused_name
+from tidelog.testing import Cluster
 
 pytestmark = pytest.mark.one_broker  # It brings its own three.
 
@@ -24,20 +25,26 @@ PREFERRED = 0
 
 
 @pytest.fixture
-def tools(kafka_jars: None, three_brokers: ThreeBrokers) -> KafkaTools:
-    return KafkaTools(three_brokers.bootstrap)
+def tools(kafka_jars: None, tidelog_cluster: Cluster) -> KafkaTools:
+    return KafkaTools(tidelog_cluster.bootstrap)
 
 
-def new_topic(cluster: ThreeBrokers, *replicas: Sequence[int]) -> str:
+def new_topic(cluster: Cluster, *replicas: Sequence[int]) -> str:
     """A topic whose partitions are on these brokers, and in sync."""
-    topic = unused_name()
-    cluster.create(topic, *replicas)
-    for partition, assigned in enumerate(replicas):
-        cluster.wait_in_sync(topic, partition, tuple(assigned))
-    return topic
+    return cluster.create_topic(placement=replicas)
 
 
-def fill(cluster: ThreeBrokers, topic: str, record_count: int, value_size_bytes: int) -> None:
+def wait_moved(cluster: Cluster, topic: str, partition: int, replicas: Sequence[int]) -> None:
+    """Return when the replicas are these, in this order, and all of them are in sync."""
+    wait_until(
+        lambda: cluster.replicas_of(topic, partition) == tuple(replicas),
+        within_s=CLIENT_TIMEOUT_S,
+        what=f"{topic}-{partition} is on {replicas}",
+    )
+    cluster.wait_in_sync(topic)
+
+
+def fill(cluster: Cluster, topic: str, record_count: int, value_size_bytes: int) -> None:
     records = numbered_records(record_count, value_size_bytes=value_size_bytes, seed=topic)
     send(cluster.bootstrap, topic, records, partition=0, settings={"acks": "all"})
 
@@ -55,7 +62,7 @@ def plan(folder: Path, topic: str, *targets: Sequence[int]) -> str:
 
 class TestTopicCommand:
     def test_replicas_and_in_sync_replicas_are_described(
-        self, three_brokers: ThreeBrokers, tools: KafkaTools
+        self, tidelog_cluster: Cluster, tools: KafkaTools
     ) -> None:
         topic = unused_name()
         tools.topics(
@@ -73,37 +80,38 @@ class TestTopicCommand:
             assert sorted(replicas.split(",")) == sorted(isr.split(",")) == ["1", "2", "3"]
 
     def test_partitions_are_added_on_all_brokers(
-        self, three_brokers: ThreeBrokers, tools: KafkaTools
+        self, tidelog_cluster: Cluster, tools: KafkaTools
     ) -> None:
-        topic = new_topic(three_brokers, (1, 2, 3))
+        topic = new_topic(tidelog_cluster, (1, 2, 3))
         tools.topics("--alter", "--topic", topic, "--partitions", "4")
-        states = [three_brokers.partition(topic, number) for number in range(4)]
-        assert {state.leader for state in states} == {1, 2, 3}
-        assert all(sorted(state.replicas) == [1, 2, 3] for state in states)
+        tidelog_cluster.wait_in_sync(topic)
+        assert {tidelog_cluster.leader_of(topic, number) for number in range(4)} == {1, 2, 3}
+        for number in range(4):
+            assert sorted(tidelog_cluster.replicas_of(topic, number)) == [1, 2, 3]
 
     def test_partitions_without_enough_replicas_in_sync_are_found(
-        self, three_brokers: ThreeBrokers, tools: KafkaTools
+        self, tidelog_cluster: Cluster, tools: KafkaTools
     ) -> None:
-        topic = new_topic(three_brokers, (1, 2, 3))
+        topic = new_topic(tidelog_cluster, (1, 2, 3))
         found = tools.topics("--describe", "--under-replicated-partitions", "--topic", topic)
         assert found.strip() == ""
 
 
 class TestLeaderElectionCommand:
     def test_the_preferred_replica_leads_again(
-        self, three_brokers: ThreeBrokers, tools: KafkaTools
+        self, tidelog_cluster: Cluster, tools: KafkaTools
     ) -> None:
-        topic = led_by_another(three_brokers)
+        topic = led_by_another(tidelog_cluster)
         said = tools.leader_election(
             *("--election-type", "preferred", "--topic", topic, "--partition", "0")
         )
         assert "Successfully completed leader election" in said
-        assert three_brokers.partition(topic).leader == 2
+        assert tidelog_cluster.leader_of(topic) == 2
 
     def test_an_election_that_is_not_needed_is_no_failure(
-        self, three_brokers: ThreeBrokers, tools: KafkaTools
+        self, tidelog_cluster: Cluster, tools: KafkaTools
     ) -> None:
-        topic = new_topic(three_brokers, (1, 2, 3))
+        topic = new_topic(tidelog_cluster, (1, 2, 3))
         said = tools.leader_election(
             *("--election-type", "preferred", "--topic", topic, "--partition", "0")
         )
@@ -118,7 +126,7 @@ class TestLeaderElectionCommand:
         assert "UnknownTopicOrPartitionException" in str(result)
 
 
-def led_by_another(cluster: ThreeBrokers) -> str:
+def led_by_another(cluster: Cluster) -> str:
     """A topic that prefers broker 2 and is led by broker 1."""
     topic = new_topic(cluster, (1, 2, 3))
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
@@ -126,17 +134,17 @@ def led_by_another(cluster: ThreeBrokers) -> str:
         admin.alter_partition_reassignments({KafkaPythonPartition(topic, 0): [2, 1, 3]})
     finally:
         admin.close()
-    cluster.wait_in_sync(topic, 0, (2, 1, 3))
-    assert cluster.partition(topic).leader == 1
+    wait_moved(cluster, topic, 0, (2, 1, 3))
+    assert cluster.leader_of(topic) == 1
     return topic
 
 
 class TestReassignPartitionsCommand:
     def test_a_plan_is_generated_and_carried_out(
-        self, three_brokers: ThreeBrokers, tools: KafkaTools, tmp_path: Path
+        self, tidelog_cluster: Cluster, tools: KafkaTools, tmp_path: Path
     ) -> None:
-        topic = new_topic(three_brokers, (1, 2), (2, 1))
-        fill(three_brokers, topic, 100, 100)
+        topic = new_topic(tidelog_cluster, (1, 2), (2, 1))
+        fill(tidelog_cluster, topic, 100, 100)
         topics = tmp_path / "topics.json"
         topics.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
         said = tools.reassign_partitions(
@@ -148,10 +156,10 @@ class TestReassignPartitionsCommand:
         begun = tools.reassign_partitions("--execute", "--reassignment-json-file", str(file))
         assert "Successfully started partition reassignments" in begun
         for move in json.loads(proposed)["partitions"]:
-            three_brokers.wait_in_sync(topic, move["partition"], tuple(move["replicas"]))
+            wait_moved(tidelog_cluster, topic, move["partition"], move["replicas"])
         verified = tools.reassign_partitions("--verify", "--reassignment-json-file", str(file))
         assert verified.count("is completed") == 2
-        folders = [three_brokers.folder_of(1, topic, number) for number in range(2)]
+        folders = [tidelog_cluster.data_folder(1) / f"{topic}-{number}" for number in range(2)]
         wait_until(
             lambda: not any(folder.exists() for folder in folders),
             within_s=CLIENT_TIMEOUT_S,
@@ -159,10 +167,10 @@ class TestReassignPartitionsCommand:
         )
 
     def test_a_throttled_move_takes_its_time_is_listed_and_leaves_no_setting_behind(
-        self, three_brokers: ThreeBrokers, tools: KafkaTools, tmp_path: Path
+        self, tidelog_cluster: Cluster, tools: KafkaTools, tmp_path: Path
     ) -> None:
-        topic = new_topic(three_brokers, (1, 2))
-        fill(three_brokers, topic, 3_000, 1_000)
+        topic = new_topic(tidelog_cluster, (1, 2))
+        fill(tidelog_cluster, topic, 3_000, 1_000)
         file = plan(tmp_path, topic, (3, 2))
         # One answer of a leader is one MiB at most, so the second one has to wait.
         tools.reassign_partitions(
@@ -172,12 +180,12 @@ class TestReassignPartitionsCommand:
         settings = tools.configs("--describe", "--entity-type", "topics", "--entity-name", topic)
         assert "leader.replication.throttled.replicas=0:1,0:2" in settings
         assert "follower.replication.throttled.replicas=0:3" in settings
-        assert three_brokers.partition(topic).replicas == [3, 2, 1]
+        assert tidelog_cluster.replicas_of(topic) == (3, 2, 1)
         tools.reassign_partitions(
             *("--execute", "--additional", "--reassignment-json-file", file),
             *("--throttle", "100000000"),
         )
-        three_brokers.wait_in_sync(topic, 0, (3, 2))
+        wait_moved(tidelog_cluster, topic, 0, (3, 2))
         verified = tools.reassign_partitions("--verify", "--reassignment-json-file", file)
         assert "is completed" in verified
         assert "Clearing topic-level throttles" in verified
@@ -185,23 +193,23 @@ class TestReassignPartitionsCommand:
         assert "throttled" not in settings
 
     def test_a_move_is_taken_back(
-        self, three_brokers: ThreeBrokers, tools: KafkaTools, tmp_path: Path
+        self, tidelog_cluster: Cluster, tools: KafkaTools, tmp_path: Path
     ) -> None:
-        topic = new_topic(three_brokers, (1, 2))
-        fill(three_brokers, topic, 3_000, 1_000)
+        topic = new_topic(tidelog_cluster, (1, 2))
+        fill(tidelog_cluster, topic, 3_000, 1_000)
         file = plan(tmp_path, topic, (3, 2))
         tools.reassign_partitions(
             *("--execute", "--reassignment-json-file", file, "--throttle", "1000")
         )
         said = tools.reassign_partitions("--cancel", "--reassignment-json-file", file)
         assert f"Successfully cancelled partition reassignment for: {topic}-0" in said
-        assert sorted(three_brokers.partition(topic).replicas) == [1, 2]
+        assert sorted(tidelog_cluster.replicas_of(topic)) == [1, 2]
         assert f"{topic}-0" not in tools.reassign_partitions("--list")
 
     def test_a_broker_that_there_is_not_is_refused(
-        self, three_brokers: ThreeBrokers, tools: KafkaTools, tmp_path: Path
+        self, tidelog_cluster: Cluster, tools: KafkaTools, tmp_path: Path
     ) -> None:
-        topic = new_topic(three_brokers, (1, 2))
+        topic = new_topic(tidelog_cluster, (1, 2))
         result = tools.attempt(
             *(REASSIGNMENT, "--execute"),
             *("--reassignment-json-file", plan(tmp_path, topic, (1, 7))),
@@ -211,46 +219,46 @@ class TestReassignPartitionsCommand:
 
 
 class TestConfluentKafka:
-    def test_leaders_are_elected(self, three_brokers: ThreeBrokers) -> None:
-        topic = led_by_another(three_brokers)
-        admin = three_brokers.admin()
+    def test_leaders_are_elected(self, tidelog_cluster: Cluster) -> None:
+        topic = led_by_another(tidelog_cluster)
+        admin = AdminClient({"bootstrap.servers": tidelog_cluster.bootstrap})
         asked = [TopicPartition(topic, 0), TopicPartition(topic, 7)]
         future = admin.elect_leaders(ElectionType.PREFERRED, asked)
         answers = future.result(CLIENT_TIMEOUT_S)
         codes = {one.partition: error and error.code() for one, error in answers.items()}
         assert codes == {0: None, 7: KafkaError.UNKNOWN_TOPIC_OR_PART}
-        assert three_brokers.partition(topic).leader == 2
+        assert tidelog_cluster.leader_of(topic) == 2
 
-    def test_an_election_for_all_partitions_is_answered(self, three_brokers: ThreeBrokers) -> None:
-        topic = led_by_another(three_brokers)
-        admin = three_brokers.admin()
+    def test_an_election_for_all_partitions_is_answered(self, tidelog_cluster: Cluster) -> None:
+        topic = led_by_another(tidelog_cluster)
+        admin = AdminClient({"bootstrap.servers": tidelog_cluster.bootstrap})
         future = admin.elect_leaders(ElectionType.PREFERRED, None)
         answers = future.result(CLIENT_TIMEOUT_S)
         assert TopicPartition(topic, 0) in answers
-        assert three_brokers.partition(topic).leader == 2
+        assert tidelog_cluster.leader_of(topic) == 2
 
 
 class TestKafkaPython:
-    def test_replicas_are_moved_and_listed(self, three_brokers: ThreeBrokers) -> None:
-        topic = new_topic(three_brokers, (1, 2))
+    def test_replicas_are_moved_and_listed(self, tidelog_cluster: Cluster) -> None:
+        topic = new_topic(tidelog_cluster, (1, 2))
         one, no_such = KafkaPythonPartition(topic, 0), KafkaPythonPartition(topic, 9)
-        admin = KafkaAdminClient(bootstrap_servers=three_brokers.bootstrap)
+        admin = KafkaAdminClient(bootstrap_servers=tidelog_cluster.bootstrap)
         try:
             answers = admin.alter_partition_reassignments({one: [3, 1], no_such: [1]})
             assert answers[one] is None
             assert answers[no_such] is not None
-            three_brokers.wait_in_sync(topic, 0, (3, 1))
+            wait_moved(tidelog_cluster, topic, 0, (3, 1))
             assert admin.list_partition_reassignments() == {}
             refused = admin.alter_partition_reassignments({one: None})
             assert "NoReassignmentInProgress" in str(refused[one])
         finally:
             admin.close()
 
-    def test_leaders_are_elected(self, three_brokers: ThreeBrokers) -> None:
-        topic = led_by_another(three_brokers)
-        admin = KafkaAdminClient(bootstrap_servers=three_brokers.bootstrap)
+    def test_leaders_are_elected(self, tidelog_cluster: Cluster) -> None:
+        topic = led_by_another(tidelog_cluster)
+        admin = KafkaAdminClient(bootstrap_servers=tidelog_cluster.bootstrap)
         try:
             admin.elect_leaders(PREFERRED, {topic: [0]})
         finally:
             admin.close()
-        assert three_brokers.partition(topic).leader == 2
+        assert tidelog_cluster.leader_of(topic) == 2

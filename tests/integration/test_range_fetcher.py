@@ -1,13 +1,10 @@
 """A range of a partition is read as batches, whichever broker leads it meanwhile (X1)."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from tests.support.clients import delete_records
-from tests.support.three_brokers import ThreeBrokers
-from tests.support.topics import unused_name
 from tidelog.client import Producer
 from tidelog.client.bootstrap import Address, parse_bootstrap
 from tidelog.client.errors import ClientError
@@ -22,9 +19,9 @@ from tidelog.client.range_fetcher import (
 )
 from tidelog.records.batch import iter_headers
 from tidelog.records.record import decode_records
+from tidelog.testing import Cluster
 
 RECORD_COUNT = 3_000
-SETTINGS = {"default.replication.factor": "3"}
 # So that a range takes many answers.
 SMALL = FetchLimits(
     max_bytes=20_000,
@@ -38,31 +35,28 @@ SMALL = FetchLimits(
 class ClusterLeaders:
     """Asks the cluster each time."""
 
-    def __init__(self, cluster: ThreeBrokers) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     def leader_of(self, topic: str, partition: int) -> Address:
-        return Address("127.0.0.1", self._cluster.leader(topic, partition).port)
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeBrokers]:
-    with ThreeBrokers(tmp_path_factory.mktemp("cluster"), SETTINGS) as running:
-        yield running
+        leader = self._cluster.leader_of(topic, partition)
+        (address,) = parse_bootstrap(self._cluster.address_of(leader))
+        return address
 
 
 @pytest.fixture
-def topic(cluster: ThreeBrokers) -> str:
-    name = unused_name()
-    cluster.create(name, [1, 2, 3])
-    with Producer(cluster.bootstrap, producer_type="async", queue_buffering_max_ms=5) as producer:
+def topic(tidelog_cluster: Cluster) -> str:
+    name = tidelog_cluster.create_topic(placement=[[1, 2, 3]])
+    with Producer(
+        tidelog_cluster.bootstrap, producer_type="async", queue_buffering_max_ms=5
+    ) as producer:
         for number in range(RECORD_COUNT):
             producer.send(name, b"%d" % number, partition=0)
     return name
 
 
 def fetcher(
-    cluster: ThreeBrokers, topic: str, start: int, end: int, limits: FetchLimits = SMALL
+    cluster: Cluster, topic: str, start: int, end: int, limits: FetchLimits = SMALL
 ) -> RangeFetcher:
     return RangeFetcher(
         ClusterLeaders(cluster),
@@ -93,10 +87,10 @@ def within(found: dict[int, bytes | None], start: int, end: int) -> dict[int, by
     return {offset: value for offset, value in found.items() if start <= offset < end}
 
 
-def test_every_record_of_a_range_is_fetched(cluster: ThreeBrokers, topic: str) -> None:
+def test_every_record_of_a_range_is_fetched(tidelog_cluster: Cluster, topic: str) -> None:
     found: dict[int, bytes | None] = {}
     answers = 0
-    for fetched in fetcher(cluster, topic, 17, 2_000):
+    for fetched in fetcher(tidelog_cluster, topic, 17, 2_000):
         found |= values(fetched)
         answers += 1
     assert answers > 1
@@ -104,30 +98,26 @@ def test_every_record_of_a_range_is_fetched(cluster: ThreeBrokers, topic: str) -
 
 
 def test_next_leader_goes_on_where_the_last_one_was_killed(
-    cluster: ThreeBrokers, topic: str
+    tidelog_cluster: Cluster, topic: str
 ) -> None:
-    cluster.wait_whole(topic)
-    leader = cluster.leader(topic)
-    reading = iter(fetcher(cluster, topic, 0, RECORD_COUNT))
+    leader = tidelog_cluster.leader_of(topic)
+    reading = iter(fetcher(tidelog_cluster, topic, 0, RECORD_COUNT))
     found = values(next(reading))
-    leader.kill()
-    try:
-        for fetched in reading:
-            found |= values(fetched)
-    finally:
-        leader.start()
+    tidelog_cluster.kill_broker(leader)
+    for fetched in reading:
+        found |= values(fetched)
     assert found == expected(0, RECORD_COUNT)
 
 
-def test_offset_that_is_gone_is_said(cluster: ThreeBrokers, topic: str) -> None:
-    delete_records(cluster.bootstrap, topic, 0, 1_000)
+def test_offset_that_is_gone_is_said(tidelog_cluster: Cluster, topic: str) -> None:
+    delete_records(tidelog_cluster.bootstrap, topic, 0, 1_000)
     with pytest.raises(OffsetGone, match=f"{topic}-0 does not have offset 5") as gone:
-        next(iter(fetcher(cluster, topic, 5, 2_000)))
+        next(iter(fetcher(tidelog_cluster, topic, 5, 2_000)))
     assert gone.value.offset == 5
 
 
-def test_topic_that_is_gone_is_said_by_its_name(cluster: ThreeBrokers) -> None:
-    leaders = AskedLeaders(parse_bootstrap(cluster.bootstrap), {}, timeout_s=10)
+def test_topic_that_is_gone_is_said_by_its_name(tidelog_cluster: Cluster) -> None:
+    leaders = AskedLeaders(parse_bootstrap(tidelog_cluster.bootstrap), {}, timeout_s=10)
     reading = RangeFetcher(
         leaders,
         "nowhere",
@@ -143,9 +133,9 @@ def test_topic_that_is_gone_is_said_by_its_name(cluster: ThreeBrokers) -> None:
 
 
 def test_what_is_not_written_yet_is_not_waited_for_without_end(
-    cluster: ThreeBrokers, topic: str
+    tidelog_cluster: Cluster, topic: str
 ) -> None:
     limits = replace(SMALL, max_wait_ms=10, retry_timeout_s=0.2)
-    reading = iter(fetcher(cluster, topic, RECORD_COUNT, RECORD_COUNT + 1, limits))
+    reading = iter(fetcher(tidelog_cluster, topic, RECORD_COUNT, RECORD_COUNT + 1, limits))
     with pytest.raises(ClientError, match=f"{topic}-0 could not be read at {RECORD_COUNT}"):
         next(reading)

@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import ElectionType
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient
 
-from tests.support.clients import NewRecord
-from tests.support.replicated_topics import ReplicatedTopics
-from tests.support.three_brokers import ThreeBrokers, three_brokers
 from tidelog.base.ids import TopicPartition
 from tidelog.client.topic_offsets import TopicOffsets
-
-__all__ = ["three_brokers"]
+from tidelog.testing import Cluster
 
 ANSWERED_WITHIN_S = 10.0
 
@@ -18,11 +17,10 @@ ANSWERED_WITHIN_S = 10.0
 class OneLog:
     """A partition with three records, and a client that has asked for its end before."""
 
-    def __init__(self, cluster: ThreeBrokers, offsets: TopicOffsets) -> None:
-        topics = ReplicatedTopics(cluster)
+    def __init__(self, cluster: Cluster, offsets: TopicOffsets) -> None:
         self.cluster = cluster
-        self.topic = topics.create()
-        topics.send(self.topic, [NewRecord(None, b"x", 0, ())] * 3)
+        self.topic = cluster.create_topic(placement=[[1, 2, 3]])
+        cluster.send(self.topic, "x", "x", "x")
         self._offsets = offsets
         assert self.end() == 3
 
@@ -32,26 +30,27 @@ class OneLog:
 
 
 @pytest.fixture
-def log(three_brokers: ThreeBrokers) -> Iterator[OneLog]:
+def log(tidelog_cluster: Cluster) -> Iterator[OneLog]:
     with TopicOffsets(
-        {"bootstrap.servers": three_brokers.bootstrap, "log_level": "0"},
+        {"bootstrap.servers": tidelog_cluster.bootstrap, "log_level": "0"},
         is_committed_only=False,
         timeout_s=ANSWERED_WITHIN_S,
     ) as offsets:
-        yield OneLog(three_brokers, offsets)
-    three_brokers.start()
+        yield OneLog(tidelog_cluster, offsets)
 
 
 def test_a_dead_leader_is_given_up_for_the_one_after_it(log: OneLog) -> None:
-    log.cluster.leader(log.topic).kill()
+    log.cluster.kill_broker(log.cluster.leader_of(log.topic))
     assert log.end() == 3
 
 
 def test_a_leader_in_a_later_epoch_is_found(log: OneLog) -> None:
-    leader = log.cluster.leader(log.topic)
-    leader.stop()
-    leader.start()
-    log.cluster.wait_whole(log.topic)
-    log.cluster.elect_preferred(log.topic, partition_count=1)
-    assert log.cluster.leader(log.topic) is leader
+    leader = log.cluster.leader_of(log.topic)
+    log.cluster.restart_broker(leader)
+    log.cluster.wait_in_sync(log.topic)
+    admin = AdminClient({"bootstrap.servers": log.cluster.bootstrap, "log_level": 0})
+    asked = [ClientPartition(log.topic, 0)]
+    answers = admin.elect_leaders(ElectionType.PREFERRED, asked).result(ANSWERED_WITHIN_S)
+    assert list(answers.values()) == [None]
+    assert log.cluster.leader_of(log.topic) == leader
     assert log.end() == 3
