@@ -28,7 +28,7 @@ INSTALL_BY_PIP = PIP_CONSTRAINT=$(CONSTRAINTS) $(BIN)/python -m pip install \
 COMPILE = $(BIN)/python -m compileall -qq -j 0 src $(VENV)/lib || true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test simulate lint check format bench peers constraints settings scenarios-update clean
+.PHONY: help setup up demo test simulate lint check format bench peers constraints settings scenarios-update clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,10 @@ setup: $(VENV)/.dev spark-if-possible zookeeper-if-possible ## Install tidelog w
 
 up: $(VENV)/.run ## Start three brokers in the foreground; ARGS="--port 9192" and the like are passed on
 	@exec $(BIN)/tidelog up $(ARGS)
+
+demo: $(VENV)/.dev ## Two minutes: a cluster, its leader killed under a producer, and what Spark says of the log
+	@$(MAKE) --no-print-directory $(VENV)/.spark || echo "Going on without Spark."
+	@exec $(BIN)/tidelog demo $(ARGS)
 
 test: $(VENV)/.dev spark-if-possible zookeeper-if-possible ## Run every test; SUITES="unit contract" runs some
 	@$(BIN)/python scripts/run_tests.py $(SUITES)

@@ -30,6 +30,7 @@ OUTPUT_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 # In the order of the help page. Each is a module of this package with `register(app)`.
 COMMANDS: Final = (
+    "demo",
     "up",
     "down",
     "status",
