@@ -1,4 +1,7 @@
-"""A broker process for each test that asks for one."""
+"""Broker processes for tests about the process itself: its command line, folders and output.
+
+Others have the fixtures of `tidelog.testing`.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -24,8 +27,3 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 
         started: list[BrokerProcess] = []
         yield start
-
-
-@pytest.fixture
-def broker(start_broker: StartBroker) -> BrokerProcess:
-    return start_broker({})

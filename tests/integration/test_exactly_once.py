@@ -14,7 +14,6 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import environment, objects, tidelog
 from tests.support.server_process import wait_until
 from tidelog.lab.folder import ClusterFolder
@@ -22,6 +21,7 @@ from tidelog.lab.input_feed import InputFeed, value_of
 from tidelog.lab.passage import OUTPUT
 from tidelog.lab.state import read_state
 from tidelog.lab.transformer import PREFIX
+from tidelog.testing import Broker
 
 RUN_TIMEOUT_S = 400
 ANSWER_WITHIN_S = 10.0
@@ -134,11 +134,11 @@ def _take_away(bootstrap: str, partition: int, *, offset: int) -> None:
     admin.delete_records([wanted])[wanted].result(ANSWER_WITHIN_S)
 
 
-def test_who_stops_it_does_not_wait_for_brokers_that_are_dead(broker: BrokerProcess) -> None:
+def test_who_stops_it_does_not_wait_for_brokers_that_are_dead(tidelog_broker: Broker) -> None:
     def leave_early() -> None:
-        with suppress(KeyboardInterrupt), InputFeed(broker.bootstrap, "input", 1) as feed:
+        with suppress(KeyboardInterrupt), InputFeed(tidelog_broker.bootstrap, "input", 1) as feed:
             feed.send_until(10)
-            broker.kill()
+            tidelog_broker.kill()
             feed.send_until(20)
             raise KeyboardInterrupt
 

@@ -16,6 +16,7 @@ import pytest
 import uvloop
 from confluent_kafka import KafkaException
 
+from tests.integration.conftest import StartBroker
 from tests.support.batches import large_batch, payload_of, with_payload
 from tests.support.broker_process import BrokerProcess
 from tests.support.clients import (
@@ -42,6 +43,7 @@ from tidelog.client.reader import OffsetRange, RangeReader
 from tidelog.config.listeners import Listener
 from tidelog.records.batch import Codec
 from tidelog.records.record import Record, encode_plain_batch
+from tidelog.testing import Broker
 
 SMALLEST_SEGMENT = {"segment.bytes": "1048576"}
 # Of a record batch: behind its offset, length and leader epoch.
@@ -139,15 +141,15 @@ def test_a_broker_told_to_stop_again_and_again_has_stopped_cleanly(tmp_path: Pat
         assert broker.stop() == 0
 
 
-def test_a_header_whose_name_is_no_text_does_not_stop_consume(broker: BrokerProcess) -> None:
+def test_a_header_whose_name_is_no_text_does_not_stop_consume(tidelog_broker: Broker) -> None:
     """It was a traceback, and nothing behind that record could be printed."""
-    create_topic(broker.bootstrap, "named", partition_count=1, config={})
-    with RawClient(broker.port) as client:
+    create_topic(tidelog_broker.bootstrap, "named", partition_count=1, config={})
+    with RawClient(int(tidelog_broker.address_of(1).rpartition(":")[2])) as client:
         record = Record(0, FIRST_TIMESTAMP_MS, None, b"value", (("name", b"1"),))
         batch = encode_plain_batch([record], Codec.NONE)
         renamed = with_payload(batch, payload_of(batch).replace(b"name", b"n\xffme"))
         assert client.produce(client.topic("named"), renamed).code == ErrorCode.NONE
-    done = tidelog("consume", "named", "--json", "--bootstrap", broker.bootstrap)
+    done = tidelog("consume", "named", "--json", "--bootstrap", tidelog_broker.bootstrap)
     assert (done.returncode, done.stderr) == (0, b"")
     assert [record["headers"] for record in objects(done.stdout)] == [None]
 
@@ -162,10 +164,10 @@ def test_a_header_whose_name_is_no_text_does_not_stop_consume(broker: BrokerProc
     ],
 )
 def test_a_topic_without_a_name_is_one_sentence(
-    broker: BrokerProcess, arguments: list[str]
+    tidelog_broker: Broker, arguments: list[str]
 ) -> None:
     """It was a traceback."""
-    done = tidelog(*arguments, "--bootstrap", broker.bootstrap)
+    done = tidelog(*arguments, "--bootstrap", tidelog_broker.bootstrap)
     assert done.stderr.decode().endswith(": a topic name must not be empty\n")
     assert done.stderr.count(b"\n") == 1
     assert done.returncode == 2
@@ -181,26 +183,26 @@ def test_a_topic_without_a_name_is_one_sentence(
     ],
 )
 def test_a_group_without_an_id_is_one_sentence(
-    broker: BrokerProcess, arguments: list[str], exit_code: int
+    tidelog_broker: Broker, arguments: list[str], exit_code: int
 ) -> None:
     """There was no reason in it."""
-    done = tidelog(*arguments, "--bootstrap", broker.bootstrap)
+    done = tidelog(*arguments, "--bootstrap", tidelog_broker.bootstrap)
     assert done.stderr.decode().endswith(": a group's id must not be empty\n")
     assert done.stderr.count(b"\n") == 1
     assert done.returncode == exit_code
 
 
-def test_a_group_without_an_id_is_not_joined(broker: BrokerProcess) -> None:
+def test_a_group_without_an_id_is_not_joined(tidelog_broker: Broker) -> None:
     """confluent-kafka ended the process: an assertion, and a core."""
-    create_topic(broker.bootstrap, "joined", partition_count=1, config={})
-    done = tidelog("consume", "joined", "--group", "", "--bootstrap", broker.bootstrap)
+    create_topic(tidelog_broker.bootstrap, "joined", partition_count=1, config={})
+    done = tidelog("consume", "joined", "--group", "", "--bootstrap", tidelog_broker.bootstrap)
     assert done.stderr.decode().endswith(": a group's id must not be empty\n")
     assert done.returncode == 2
 
 
-def test_a_transactional_id_that_is_empty_is_one_sentence(broker: BrokerProcess) -> None:
+def test_a_transactional_id_that_is_empty_is_one_sentence(tidelog_broker: Broker) -> None:
     """It was the code alone."""
-    done = tidelog("transactions", "describe", "", "--bootstrap", broker.bootstrap)
+    done = tidelog("transactions", "describe", "", "--bootstrap", tidelog_broker.bootstrap)
     assert done.stderr.decode().endswith(": a transactional id must not be empty\n")
     assert done.returncode == 2
 
@@ -214,13 +216,13 @@ def test_a_listener_that_no_name_server_could_know_is_named(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_output_to_a_full_disk_is_one_sentence(broker: BrokerProcess) -> None:
+def test_output_to_a_full_disk_is_one_sentence(tidelog_broker: Broker) -> None:
     """It was a traceback."""
-    create_topic(broker.bootstrap, "listed", partition_count=1, config={})
+    create_topic(tidelog_broker.bootstrap, "listed", partition_count=1, config={})
     command = [sys.executable, "-P", "-m", "tidelog", "topics", "list"]
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            [*command, "--bootstrap", broker.bootstrap],
+            [*command, "--bootstrap", tidelog_broker.bootstrap],
             stdout=full,
             stderr=subprocess.PIPE,
             check=False,
@@ -275,15 +277,15 @@ def _server() -> Server:
     )
 
 
-def test_a_reader_goes_on_after_records_that_were_removed(broker: BrokerProcess) -> None:
+def test_a_reader_goes_on_after_records_that_were_removed(tidelog_broker: Broker) -> None:
     """Retention is no reason to end; what could not be read is said."""
-    create_topic(broker.bootstrap, "shrinks", partition_count=1, config={})
+    create_topic(tidelog_broker.bootstrap, "shrinks", partition_count=1, config={})
     records = numbered_records(10, value_size_bytes=10, seed="shrinks")
-    send(broker.bootstrap, "shrinks", records, partition=0, settings={})
-    delete_records(broker.bootstrap, "shrinks", 0, 6)
+    send(tidelog_broker.bootstrap, "shrinks", records, partition=0, settings={})
+    delete_records(tidelog_broker.bootstrap, "shrinks", 0, 6)
     skipped = []
     with RangeReader(
-        broker.bootstrap,
+        tidelog_broker.bootstrap,
         "shrinks",
         {0: OffsetRange(start_offset=2, end_offset=9)},
         is_following=False,
@@ -294,11 +296,11 @@ def test_a_reader_goes_on_after_records_that_were_removed(broker: BrokerProcess)
     assert skipped == [(0, OffsetRange(start_offset=2, end_offset=6))]
 
 
-def test_a_reader_that_is_past_the_end_says_so(broker: BrokerProcess) -> None:
-    create_topic(broker.bootstrap, "short", partition_count=1, config={})
+def test_a_reader_that_is_past_the_end_says_so(tidelog_broker: Broker) -> None:
+    create_topic(tidelog_broker.bootstrap, "short", partition_count=1, config={})
     with (
         RangeReader(
-            broker.bootstrap,
+            tidelog_broker.bootstrap,
             "short",
             {0: OffsetRange(start_offset=7, end_offset=None)},
             is_following=True,
@@ -317,8 +319,9 @@ def read_all(reader: RangeReader) -> list[int]:
     return offsets
 
 
-def test_topics_are_not_created_in_a_database_that_was_removed(broker: BrokerProcess) -> None:
+def test_topics_are_not_created_in_a_database_that_was_removed(start_broker: StartBroker) -> None:
     """They were acknowledged, and gone after the next start."""
+    broker = start_broker({})
     create_topic(broker.bootstrap, "before", partition_count=1, config={})
     [database] = broker.folder.rglob("coordination.sqlite")
     database.rename(database.with_name("elsewhere.sqlite"))
@@ -331,9 +334,10 @@ def test_topics_are_not_created_in_a_database_that_was_removed(broker: BrokerPro
 
 
 def test_a_broker_whose_database_is_gone_does_not_make_topics_of_its_copies(
-    broker: BrokerProcess,
+    start_broker: StartBroker,
 ) -> None:
     """It did, and other brokers of that cluster deleted theirs, which were complete."""
+    broker = start_broker({})
     create_topic(broker.bootstrap, "kept", partition_count=1, config={})
     broker.stop()
     [database] = broker.folder.rglob("coordination.sqlite")
