@@ -74,8 +74,8 @@ class LabChoice:
         election = ", unclean elections allowed" if self.unclean else ""
         return {
             "brokers": f"{self.brokers} of {whose}",
-            "topic": f"{self.partitions} partitions of 3 replicas, min.insync.replicas "
-            f"{self.min_insync}{election}",
+            "topic": f"{self.partitions} {'partition' if self.partitions == 1 else 'partitions'} "
+            f"of 3 replicas, min.insync.replicas {self.min_insync}{election}",
             "producers": f"acks={self.acks}"
             f"{', idempotent' if self.acks is Acks.ALL else ', not idempotent'}",
         }

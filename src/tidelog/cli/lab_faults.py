@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from tidelog.lab.faults import FaultRun, Outcome
     from tidelog.lab.injector import BegunFault
     from tidelog.lab.local_cluster import LocalCluster
+    from tidelog.lab.verdict import PartitionVerdict
 
 _BROKER_COUNT_MAX: Final = 9
 _PROBLEMS_SHOWN_MAX: Final = 20
 _DISK_MIB: Final = 256
 _KAFKA_HEAP_MIB: Final = 512
+_WRONG: Final = ("lost", "duplicated", "reordered", "unexpected", "undone")
+_COUNTED: Final = ("stored", "acknowledged", *_WRONG)
 
 
 SeedOption: TypeAlias = Annotated[
@@ -282,6 +285,8 @@ def _show(outcome: "Outcome", choice: LabChoice, folder: LabFolder) -> None:
     if rows:
         print_table(["FAULT", "COUNT", "MEDIAN GAP", "LONGEST GAP"], rows)
         print_line()
+    print_table(*_verdict_table(outcome))
+    print_line()
     if not outcome.is_good:
         _show_problems(outcome)
     print_line(
@@ -305,20 +310,31 @@ def _median(values: Sequence[float]) -> float:
     return ordered[len(ordered) // 2]
 
 
+def _verdict_table(outcome: "Outcome") -> tuple[list[str], list[list[Cell]]]:
+    """All partitions together, below each of those that are not as they should be."""
+    verdicts = outcome.verdicts
+    rows = [
+        _verdict_row(str(each.partition), [each], outcome) for each in verdicts if not each.is_good
+    ]
+    heading = ["PARTITION", *map(str.upper, _COUNTED), "REPLICAS", "UNAVAILABLE", "LONGEST GAP"]
+    return heading, [*rows, _verdict_row("all", verdicts, outcome)]
+
+
+def _verdict_row(
+    name: str, verdicts: "Sequence[PartitionVerdict]", outcome: "Outcome"
+) -> list[Cell]:
+    numbers = {each.partition for each in verdicts}
+    gaps_s = [gap.length_s for gap in outcome.gaps if gap.partition in numbers]
+    return [
+        name,
+        *(sum(getattr(each, column) for each in verdicts) for column in _COUNTED),
+        "equal" if all(each.difference is None for each in verdicts) else "differ",
+        _gap_text(sum(gaps_s) / max(1, len(verdicts))),
+        _gap_text(max(gaps_s, default=0.0)),
+    ]
+
+
 def _show_problems(outcome: "Outcome") -> None:
-    columns = ["stored", "acknowledged", "lost", "duplicated", "reordered", "unexpected", "undone"]
-    print_table(
-        ["PARTITION", *map(str.upper, columns), "REPLICAS"],
-        [
-            [
-                verdict.partition,
-                *(getattr(verdict, column) for column in columns),
-                "equal" if verdict.difference is None else "differ",
-            ]
-            for verdict in outcome.verdicts
-        ],
-    )
-    print_line()
     problems = [
         *outcome.problems,
         *(
@@ -358,8 +374,7 @@ def _as_json(outcome: "Outcome") -> dict[str, object]:
         "took_s": round(outcome.took_s, 3),
         "sent": outcome.sent,
         "acknowledged": outcome.acknowledged,
-        "lost": outcome.lost,
-        "duplicated": outcome.duplicated,
+        **{name: sum(getattr(each, name) for each in outcome.verdicts) for name in _WRONG},
         "longest_gap_s": round(outcome.longest_gap_s, 3),
         "unavailable_s": round(outcome.unavailable_s, 3),
         "gaps_s": {

@@ -37,7 +37,7 @@ def write_report(outcome: "Outcome", choice: LabChoice) -> None:
     if choice.report is None:
         return
     about = About(
-        title=f"Faults: {' '.join(choice.subject)}" if choice.schedule else "Faults of every kind",
+        title=_title(choice),
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
         command=choice.as_command(),
         seed=choice.seed,
@@ -49,3 +49,9 @@ def write_report(outcome: "Outcome", choice: LabChoice) -> None:
         choice.report.write_text(report_html(outcome, about), "utf-8")
     except OSError as error:
         raise LabError(f"{choice.report} cannot be written: {error.strerror}") from error
+
+
+def _title(choice: LabChoice) -> str:
+    if not choice.schedule:
+        return "Faults of every kind"
+    return f"Faults: {'; '.join(' '.join(choice.subject).splitlines())}"

@@ -83,8 +83,8 @@ _LEGEND: Final = (
     ("controller", "line below a broker: it is the controller"),
     ("none", "line above a partition: no record acknowledged"),
     ("lacking", "line below: not all in sync"),
-    ("alone", "one in sync at most"),
-    ("offline", "nobody leads"),
+    ("alone", "red line below: one in sync at most"),
+    ("offline", "partition in red: nobody leads"),
 )
 
 
