@@ -138,6 +138,8 @@ def _stop_all(brokers: Sequence[BrokerState], within_s: float) -> None:
 
 def end_leftovers(folder: ClusterFolder) -> None:
     """Forget brokers that have ended, and end what was around them, unless one of them runs."""
+    if not folder.root.is_dir():
+        return
     with folder.locked():
         forget_brokers(folder)
         if not running_brokers(folder):

@@ -7,7 +7,8 @@ DIR/
   network.log     what it has to complain about
 
 The name of a Unix socket has to fit into a hundred bytes, which a folder's name may be longer than.
-It is then reached through a link of a short name, that is gone when the socket is open.
+It is then reached through a link of a short name, that is gone when the socket is open. The link is
+in /tmp: TMPDIR, where test runners point it into their own folders, may be just as long.
 """
 
 import os
@@ -22,6 +23,7 @@ TIED: Final = "--tied"
 """The option with which the process ends when its standard input does."""
 # 108 on Linux, 104 on macOS, the zero at its end included.
 _SOCKET_NAME_MAX_BYTES: Final = 103
+_LINKS_FOLDER: Final = "/tmp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class NetworkFolder:
         if len(os.fsencode(path)) <= _SOCKET_NAME_MAX_BYTES:
             yield path
             return
-        with tempfile.TemporaryDirectory(prefix="tidelog-") as short:
+        with tempfile.TemporaryDirectory(prefix="tidelog-", dir=_LINKS_FOLDER) as short:
             link = Path(short) / "n"
             link.symlink_to(self.root.absolute())
             yield str(link / self.socket_file.name)
