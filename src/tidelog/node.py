@@ -71,7 +71,7 @@ class Node:
         loop.set_exception_handler(end_process)
         for ending in ENDINGS:
             if signal.getsignal(ending) is not signal.SIG_IGN:  # As nohup leaves it.
-                loop.add_signal_handler(ending, self._stopping.set)
+                signal.signal(ending, partial(self._stop, loop))
         broker = Broker(self._with_found_cluster_id(), self._ports(loop))
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -79,16 +79,20 @@ class Node:
                 await end_left_tasks(LEFT_TASKS_S)
         except* TidelogError as group:
             raise _first(group) from None
-        await self._end_threads(loop)
-        # The loop lets go of its handlers next, and whoever is told twice to stop has stopped.
-        signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
-        return 0
-
-    async def _end_threads(self, loop: asyncio.AbstractEventLoop) -> None:
-        """They have nothing to do any more, and would hear of signals that this one blocks."""
         for executor in self._executors:
             executor.close()
-        await loop.shutdown_default_executor()
+        return 0
+
+    def _stop(self, loop: asyncio.AbstractEventLoop, _number: int, _frame: object) -> None:
+        """Begin to stop, and be deaf to every later word to do so.
+
+        A closed loop takes its own handlers with it, and a signal that comes between that and the
+        end of the process would kill it: a clean stop with the exit code of a killed broker. What
+        is ignored is ignored by all threads, also those that have yet to end.
+        """
+        for ending in ENDINGS:
+            signal.signal(ending, signal.SIG_IGN)
+        loop.call_soon_threadsafe(self._stopping.set)
 
     def _ports(self, loop: asyncio.AbstractEventLoop) -> BrokerPorts:
         return BrokerPorts(

@@ -192,7 +192,8 @@ class TestFetch:
     def test_fetch_that_has_nothing_waits_its_time(self, client: RawClient, topic: Topic) -> None:
         started_s = time.monotonic()
         client.fetch(FetchFrom(topic=topic, offset=12), min_bytes=1, max_wait_ms=300)
-        assert time.monotonic() - started_s >= 0.3
+        # Timers of both brokers count whole milliseconds, of which the first has begun already.
+        assert time.monotonic() - started_s >= 0.298
 
     def test_refused_partition_ends_the_wait_of_all(self, client: RawClient, topic: Topic) -> None:
         started_s = time.monotonic()
