@@ -1,6 +1,6 @@
 """Answers as tables: for a terminal with rich, for RESULTS.md as Markdown."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -53,9 +53,12 @@ def _where(answer: Answer) -> str:
 
 def series_of(answer: Answer) -> list[str]:
     """Every series of the answer: systems first and in their usual order."""
-    seen = list(dict.fromkeys(name for metric in answer.metrics for name in metric.values))
-    usual = [name for name in COLUMN_ORDER if name in seen]
-    return [*usual, *(name for name in seen if name not in usual)]
+    return _in_order(dict.fromkeys(name for metric in answer.metrics for name in metric.values))
+
+
+def _in_order(names: Collection[str]) -> list[str]:
+    usual = [name for name in COLUMN_ORDER if name in names]
+    return [*usual, *(name for name in names if name not in usual)]
 
 
 def rows_of(answer: Answer) -> list[list[str]]:
@@ -90,7 +93,7 @@ def _judgement(metric: Metric, target: Target | None) -> list[str]:
 
 def _ratios(metric: Metric) -> str:
     """Of the first series to every other, for metrics that nothing is asked of."""
-    names = [name for name in COLUMN_ORDER if name in metric.values] or list(metric.values)
+    names = _in_order(metric.values)
     first = metric.median(names[0]) if names else None
     if first is None:
         return "-"

@@ -55,6 +55,13 @@ def test_report_shows_medians_beside_the_target() -> None:
     assert "| 200 (150 .. 250) | 100 | 2.00 |" in report
 
 
+def test_what_nothing_is_asked_of_is_compared_with_everything_beside_it() -> None:
+    metric = Metric("write", "rows/s")
+    metric.values.update(connector=[200.0], tidelog=[100.0])
+    metric.values["at least once"] = [50.0]
+    assert "| 0.500 of connector, 2.00 of at least once |" in markdown(_answer(metric))
+
+
 @pytest.mark.parametrize(
     ("value", "text"), [(0.01234, "0.0123"), (1.0, "1.00"), (99.99, "100"), (12_345.6, "12,346")]
 )
