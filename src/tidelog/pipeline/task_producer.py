@@ -70,6 +70,10 @@ _DEFAULTS: Final = {
 }
 TRANSACTION_TIMEOUT_MS: Final = 900_000
 """As long as brokers allow by default. Whoever takes over ends it at once."""
+# Else librdkafka connects to one broker at a time, with pauses, and finds a coordinator 20 to 50
+# ms, at times 500 ms, after it could. A task is not long in comparison, and writes to most brokers
+# anyway. benchmarks/spark_source.py
+_AT_ONCE: Final = {"enable.sparse.connections": False}
 _CALL_S: Final = 60.0
 _RETRY_S: Final = 0.1
 _INSIST_S: Final = 120.0
@@ -249,7 +253,7 @@ class _Transaction:
         self._failures: list[KafkaError] = []
         # Not of `self`: the producer would be kept by itself.
         failures = self._failures
-        settings = _settings(options)
+        settings = {**_AT_ONCE, **_settings(options)}
         settings["on_delivery"] = lambda error, _message: failures.append(error)
         settings.setdefault("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
         self._producer = Producer(
@@ -258,7 +262,7 @@ class _Transaction:
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> TaskResult:
         insist(partial(self._producer.init_transactions, _CALL_S))
-        with AdminClient({**self._options.kafka.for_client()}) as client:
+        with AdminClient({**_AT_ONCE, **self._options.kafka.for_client()}) as client:
             mark = settled_mark(client, self._identity.name, self._options.topic)
             is_written = mark is not None and mark.number >= self._identity.number
             if not is_written:
