@@ -1,15 +1,19 @@
-"""A wheel built from this tree installs in an empty environment and serves from there (G3).
+"""A wheel built from this tree installs in an empty environment and serves from there (G3, X1).
 
 What this finds and nothing else does: a module left out of the wheel, a dependency that only the
-developer's environment has, an entry point that leads nowhere.
+developer's environment has, an entry point that leads nowhere, a command in the README that does
+not do what the README says.
 """
 
+import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,9 +21,19 @@ import pytest
 import tidelog
 from tests.support.broker_process import BrokerProcess
 from tests.support.clients import create_topic, numbered_records, read_partition, send
+from tests.support.spark_job import QUICK_JAVA, without_java_notes
+from tidelog.pipeline.java import find_java, java_home, package_folder
 
 ROOT = Path(tidelog.__file__).resolve().parents[2]
 INSTALL_TIMEOUT_S = 300
+# In a session that knows of tidelog only what Spark finds by itself.
+UNREGISTERED_JOB = """\
+import sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", False).getOrCreate()
+reader = spark.read.format("tidelog").option("kafka.bootstrap.servers", sys.argv[1])
+print(reader.option("subscribe", sys.argv[2]).load().count())
+"""
 _BUILD = (sys.executable, "-m", "build", "--wheel", "--no-isolation")
 
 
@@ -53,15 +67,83 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The console script of an environment that holds the wheel and what it asks for."""
-    environment = tmp_path_factory.mktemp("empty") / "venv"
-    _run(sys.executable, "-m", "venv", "--without-pip", environment)
-    python = environment / "bin" / "python"
-    constraints = ROOT / "constraints.txt"
-    _run(
-        *(sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python),
-        *("--constraint", constraints, wheel),
-    )
+    environment = _empty_environment(tmp_path_factory.mktemp("empty") / "venv")
+    _run(*_installation(environment), wheel)
     return environment / "bin" / "tidelog"
+
+
+@pytest.fixture(scope="module")
+def second_minute(
+    wheel: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator["SecondMinute"]:
+    """What the README says of Spark, done: installed, a cluster that is up, a job that ended."""
+    folder = tmp_path_factory.mktemp("second-minute")
+    commands = SecondMinute(_empty_environment(folder / "venv"), folder)
+    try:
+        commands.run(wheel)
+        yield commands
+    finally:
+        commands.down()
+
+
+class SecondMinute:
+    """The commands of the section "Spark over a topic", as they are typed in this folder.
+
+    All that is changed: what is installed is the wheel, by uv, and the cluster has ports of its own
+    and its folder here.
+    """
+
+    def __init__(self, environment: Path, folder: Path) -> None:
+        self.environment = environment
+        self._variables = {
+            **_environment(),
+            **QUICK_JAVA,
+            "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
+            "TIDELOG_DATA": str(folder / "data"),
+        }
+        section = (ROOT / "README.md").read_text("utf-8").partition("\n## Spark over a topic\n")[2]
+        block = section.partition("```\n")[2].partition("```")[0]
+        self.commands = [line.removeprefix("$ ") for line in block.splitlines()]
+        self.bootstrap = ""
+        self.printed = ""
+
+    def run(self, wheel: Path) -> None:
+        """Raise AssertionError unless they are the three that are described here."""
+        install, up, job = self.commands
+        [extra] = re.findall(r"^pip install '\.\[(\w+)\]'$", install)
+        _install_with_spark(self.environment, f"{wheel}[{extra}]")
+        announced = self.output_of(*shlex.split(up), "--port", "0", "--json")
+        self.bootstrap = json.loads(announced)["bootstrap"]
+        self._variables["TIDELOG_BOOTSTRAP"] = self.bootstrap
+        self.printed = self.output_of(*shlex.split(job))
+
+    def output_of(self, *command: str) -> str:
+        done = self._done(*command)
+        assert (done.returncode, without_java_notes(done.stderr)) == (0, ""), command
+        return done.stdout
+
+    def unregistered_job(self, topic: str) -> str:
+        """Spark's own words are on its standard error."""
+        self._variables["JAVA_HOME"] = str(java_home(find_java()))
+        done = self._done("python", "-c", UNREGISTERED_JOB, self.bootstrap, topic)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def down(self) -> None:
+        self._done("tidelog", "down", "--kill")
+
+    def _done(self, *command: str) -> subprocess.CompletedProcess[str]:
+        program = self.environment / "bin" / command[0]
+        return subprocess.run(
+            [program, *command[1:]],
+            cwd=ROOT,
+            env=self._variables,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=INSTALL_TIMEOUT_S,
+            check=False,
+        )
 
 
 def test_the_wheel_holds_every_module_of_the_tree(wheel: Path) -> None:
@@ -101,6 +183,47 @@ def test_the_wheel_serves_a_record_in_an_empty_environment(program: Path, tmp_pa
         [stored] = read_partition(broker.bootstrap, "from-the-wheel", 0)
         assert (stored.key, stored.value) == (records[0].key, records[0].value)
         assert broker.stop() == 0
+
+
+@pytest.mark.skipif(package_folder("pyspark") is None, reason="Spark is not installed here")
+def test_the_readmes_second_minute_is_three_commands(second_minute: SecondMinute) -> None:
+    """X1. Nothing of it sees this tree but the program that is run."""
+    orders = re.findall(r"^\| *\d+\| *(\d+)\| *\d+\|$", second_minute.printed, re.MULTILINE)
+    assert sum(map(int, orders)) == 100_000
+    where = second_minute.output_of("python", "-c", "import tidelog; print(tidelog.__file__)")
+    assert Path(where).is_relative_to(second_minute.environment)
+
+
+@pytest.mark.skipif(package_folder("pyspark") is None, reason="Spark is not installed here")
+def test_spark_finds_the_format_where_the_wheel_is_installed(second_minute: SecondMinute) -> None:
+    topic = shlex.split(second_minute.commands[-1])[-1]
+    assert second_minute.unregistered_job(topic) == "100000\n"
+
+
+def _empty_environment(folder: Path) -> Path:
+    _run(sys.executable, "-m", "venv", "--without-pip", folder)
+    return folder
+
+
+def _installation(environment: Path) -> list[str | Path]:
+    """The command, less what is to be installed."""
+    return [
+        *(sys.executable, "-m", "uv", "pip", "install", "--quiet"),
+        *("--python", environment / "bin" / "python", "--constraint", ROOT / "constraints.txt"),
+    ]
+
+
+def _install_with_spark(environment: Path, wheel: str) -> None:
+    """From uv's cache if all of it is there, which takes no time: Spark alone is 450 MB."""
+    cached = subprocess.run(
+        [*_installation(environment), "--offline", wheel],
+        capture_output=True,
+        env=_environment(),
+        timeout=INSTALL_TIMEOUT_S,
+        check=False,
+    )
+    if cached.returncode != 0:
+        _run(*_installation(environment), wheel)
 
 
 def _modules(folder: Path) -> list[Path]:
