@@ -18,7 +18,7 @@ from tidelog.cli.lab_session import (
 from tidelog.cli.lab_verdicts import show_verdicts
 from tidelog.cli.options import JsonOption
 from tidelog.cli.output import complain, duration_text, print_json, print_line
-from tidelog.lab.pipeline_schedule import PlannedKill, plan_kills
+from tidelog.lab.pipeline_schedule import PlannedKill, Victim, plan_kills
 from tidelog.pipeline.registration import ExtraMissing, require_extra
 
 if TYPE_CHECKING:
@@ -62,14 +62,19 @@ def run(
         return 2
     kills = plan_kills(seed, kill_count=count, record_count=records)
 
+    command = f"tidelog lab pipeline --job {job} --records {records} --kills {count} --seed {seed}"
+
     def in_folder(folder: Path, interrupts: Interrupts) -> "PipelineOutcome":
         return _run(folder, kills, interrupts, job=job, records=records)
 
     def show(outcome: "PipelineOutcome", folder: LabFolder) -> None:
         if as_json:
-            print_json(_as_json(outcome))
+            asked = {"command": command, "job": job, "records": records, "seed": seed}
+            print_json(
+                passage_as_json(outcome, happened_as="kills", figures=asked | _figures(outcome))
+            )
         else:
-            _show(outcome, seed, folder)
+            _show(outcome, command, folder)
 
     return run_lab("tidelog lab pipeline", data, in_folder, show)
 
@@ -104,15 +109,37 @@ def _run(
     )
 
 
-def _show(outcome: "PipelineOutcome", seed: int, folder: LabFolder) -> None:
+def _show(outcome: "PipelineOutcome", command: str, folder: LabFolder) -> None:
     show_verdicts(outcome.verdicts, outcome.problems)
+    jobs, brokers = _killed(outcome)
+    kinds = ", ".join(f"{count} {victim}" for victim, count in jobs.items())
     found = sum(verdict.found for verdict in outcome.verdicts)
     print_line(
-        f"{len(outcome.happened)} kills in {duration_text(outcome.took_s)} (seed {seed}): "
-        f"{found:,} records; the job was started {outcome.started} times."
+        f"{sum(jobs.values())} kills of the job ({kinds}) and {brokers} of brokers in "
+        f"{duration_text(outcome.took_s)}; a broker was away at {outcome.amid_outages} of the "
+        "job's."
     )
+    print_line(f"{found:,} records; the job was started {outcome.started} times.")
+    print_line(f"Again: {command}")
     show_conclusion(outcome, folder, good="Every record came through exactly once and in order.")
 
 
-def _as_json(outcome: "PipelineOutcome") -> dict[str, object]:
-    return passage_as_json(outcome, happened_as="kills", figures={"started": outcome.started})
+def _figures(outcome: "PipelineOutcome") -> dict[str, object]:
+    jobs, brokers = _killed(outcome)
+    verdicts = outcome.verdicts
+    return {
+        "started": outcome.started,
+        "job_kills": jobs,
+        "broker_kills": brokers,
+        "job_kills_amid_outages": outcome.amid_outages,
+        **{
+            name: sum(getattr(verdict, name) for verdict in verdicts)
+            for name in ("found", "lost", "repeated", "reordered", "unexpected")
+        },
+    }
+
+
+def _killed(outcome: "PipelineOutcome") -> tuple[dict[Victim, int], int]:
+    """How often who of the job was, and how often a broker."""
+    jobs = {victim: outcome.killed[victim] for victim in Victim}
+    return jobs, jobs.pop(Victim.BROKER)

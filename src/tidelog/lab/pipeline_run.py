@@ -9,8 +9,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 
 from tidelog.client.errors import ClientError
 from tidelog.client.groups import Groups
+from tidelog.lab.broker_outage import BrokerOutage, broker_outage
 from tidelog.lab.descendants import descendants
 from tidelog.lab.errors import LabError
 from tidelog.lab.passage import (
@@ -32,7 +34,7 @@ from tidelog.lab.passage import (
     read_committed,
 )
 from tidelog.lab.pipeline_job import ARCHIVE, COPY
-from tidelog.lab.pipeline_schedule import PlannedKill, Victim
+from tidelog.lab.pipeline_schedule import Outage, PlannedKill, Victim
 from tidelog.pipeline.archive.errors import ArchiveError
 from tidelog.pipeline.archive.manifest_log import manifest_of
 
@@ -81,6 +83,9 @@ class PipelineOutcome(PassageOutcome):
 
     started: int = 0
     """How often it was started."""
+    killed: Counter[Victim] = field(default_factory=Counter)
+    amid_outages: int = 0
+    """How many kills of the job met a broker that was down, starting or not in sync."""
 
 
 class PipelineLab:
@@ -104,6 +109,8 @@ class PipelineLab:
             self._outcome,
         )
         self._job: subprocess.Popen[bytes] | None = None
+        self._met: Outage | None = None
+        """The outage of a broker that the next kill meets."""
         self._archive = run.folder / "archive"
 
     def run(self) -> PipelineOutcome:
@@ -121,33 +128,45 @@ class PipelineLab:
     # -- kills ------------------------------------------------------------------------------------
 
     def _work_under_kills(self) -> None:
-        with Groups(self._cluster.bootstrap, timeout_s=_ANSWER_WITHIN_S) as groups:
+        with (
+            Groups(self._cluster.bootstrap, timeout_s=_ANSWER_WITHIN_S) as groups,
+            broker_outage(self._cluster, self._wait_in_sync) as outage,
+        ):
             job = Bearers(
                 revive=self._have_it_run,
                 count_through=lambda: self._done(groups),
                 stalled_after_s=_STALLED_AFTER_S,
             )
-            self._passage.run(self._run.kills, self._kill, job)
+            self._passage.run(self._run.kills, lambda kill: self._kill(kill, outage), job)
+            outage.end()
 
-    def _kill(self, kill: PlannedKill) -> None:
+    def _kill(self, kill: PlannedKill, outage: BrokerOutage) -> None:
         self._passage.doing = f"kill {kill.number}, {kill.victim}"
+        if self._met is None:
+            outage.end()
         if kill.victim is Victim.BROKER:
-            self._kill_broker(kill)
+            self._kill_broker(kill, outage)
             return
         killed = self._passage.wait_for(
-            lambda: self._killed(kill), kill.victim, within_s=_FOUND_WITHIN_S
+            lambda: self._killed(kill, outage), kill.victim, within_s=_FOUND_WITHIN_S
         )
-        self._note(kill, f"processes {killed}")
+        away = outage.broker_id
+        self._outcome.amid_outages += away is not None
+        amid = "" if away is None else f", while broker {away} is away"
+        self._note(kill, f"processes {killed}{amid}")
+        self._met = None
 
-    def _kill_broker(self, kill: PlannedKill) -> None:
+    def _kill_broker(self, kill: PlannedKill, outage: BrokerOutage) -> None:
         self._passage.pass_time(kill.delay_s)
         broker_id = 1 + kill.chosen % self._run.broker_count
         self._note(kill, f"broker {broker_id}")
-        self._cluster.kill(broker_id)
-        self._cluster.restart(broker_id)
-        self._cluster.wait_in_sync(INPUT, _REPLICATION_FACTOR, within_s=_IN_SYNC_WITHIN_S)
+        outage.begin(broker_id)
+        if kill.outage is Outage.APART:
+            outage.end()
+        else:
+            self._met = kill.outage
 
-    def _killed(self, kill: PlannedKill) -> list[int] | None:
+    def _killed(self, kill: PlannedKill, outage: BrokerOutage) -> list[int] | None:
         """Who was killed; None if nobody is there, as when the job has given up just now.
 
         Who has come only now is killed as late as those who were there: amid their work.
@@ -155,6 +174,8 @@ class PipelineLab:
         self._have_it_run()
         if not self._pids_of(kill):
             return None
+        if self._met is Outage.STARTING:
+            outage.come_back()
         self._passage.pass_time(kill.delay_s)
         return [pid for pid in self._pids_of(kill) if _kill_process(pid)] or None
 
@@ -221,7 +242,12 @@ class PipelineLab:
         except (ClientError, ArchiveError, OSError):
             return 0  # Nobody who knows answers at the moment, or nothing was begun yet.
 
+    def _wait_in_sync(self) -> None:
+        for topic in (INPUT, OUTPUT):
+            self._cluster.wait_in_sync(topic, _REPLICATION_FACTOR, within_s=_IN_SYNC_WITHIN_S)
+
     def _note(self, kill: PlannedKill, who: str) -> None:
+        self._outcome.killed[kill.victim] += 1
         self._passage.note(kill.number, f"kill -9 {kill.victim}: {who}")
 
 

@@ -24,19 +24,25 @@ from tidelog.lab.state import read_state
 RUN_TIMEOUT_S: Final = 300
 ANSWER_WITHIN_S: Final = 10.0
 RECORD_COUNT: Final = 2_000
-ARCHIVE_SEED: Final = "99"
-# The second kill finds that the first has ended the job, and has to wait for it.
-COPY_SEED: Final = "282"
+ARCHIVE_SEED: Final = "489"
+# The second kill finds that the first has ended the job, and has to wait for it. The third is that
+# of a broker, which is away at the fourth.
+COPY_SEED: Final = "2956"
 COMMAND: Final = (sys.executable, "-P", "-m", "tidelog", "lab", "pipeline", "--json")
 
 
-def test_every_record_of_an_archive_whose_workers_are_killed_is_there_once(tmp_path: Path) -> None:
+def test_every_record_of_an_archive_whose_job_is_killed_is_there_once(tmp_path: Path) -> None:
     with lab(tmp_path, "--job", "archive", "--kills", "2", "--seed", ARCHIVE_SEED) as running:
         outcome = outcome_of(running)
     assert (running.returncode, outcome["problems"]) == (0, []), outcome
     assert outcome["good"]
     assert [each["found"] for each in outcome["partitions"]] == [500, 500, 500, 500]
-    assert_victims(outcome, ["Python worker", "Python worker"])
+    assert_victims(outcome, ["JVM of the driver", "Python worker"])
+    assert outcome["job_kills"] == {"driver": 0, "JVM of the driver": 1, "Python worker": 1}
+    assert (outcome["found"], outcome["lost"], outcome["repeated"]) == (RECORD_COUNT, 0, 0)
+    assert outcome["command"] == (
+        f"tidelog lab pipeline --job archive --records {RECORD_COUNT} --kills 2 --seed {ARCHIVE_SEED}"
+    )
 
 
 def test_a_copied_topic_under_kills_has_no_damage_but_what_was_planted(tmp_path: Path) -> None:
@@ -58,6 +64,9 @@ def test_a_copied_topic_under_kills_has_no_damage_but_what_was_planted(tmp_path:
     assert not any(each["unexpected"] + each["reordered"] for each in outcome["partitions"])
     assert_victims(outcome, ["driver", "Python worker", "broker", "Python worker"])
     assert outcome["started"] > 1
+    assert outcome["kills"][3].count("while broker") == 1
+    assert (outcome["broker_kills"], outcome["job_kills_amid_outages"]) == (1, 1)
+    assert (outcome["found"], outcome["lost"], outcome["repeated"]) == (RECORD_COUNT, 1, 1)
 
 
 def assert_victims(outcome: dict[str, Any], victims: list[str]) -> None:
