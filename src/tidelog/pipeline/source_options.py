@@ -158,6 +158,12 @@ class SourceOptions:
 def batch_options(options: Mapping[str, str]) -> SourceOptions:
     """Of `spark.read`, where limits of a trigger mean nothing. Raises OptionError."""
     given = GivenOptions(options)
+    start, end = batch_places(given)
+    return _options(given, start, end)
+
+
+def batch_places(given: "GivenOptions") -> tuple[Place, Place]:
+    """Where a batch begins and ends, wherever it reads from. Raises OptionError."""
     given.require_absent("commitGroup", "only a stream makes progress that could be committed")
     start = given.place("starting", AtOffset(EARLIEST))
     end = given.place("ending", AtOffset(LATEST))
@@ -167,7 +173,7 @@ def batch_options(options: Mapping[str, str]) -> SourceOptions:
         raise OptionError("endingOffsets is earliest, where a batch would have nothing to read")
     _require_no(LATEST, "latest (-1)", "startingOffsets", start)
     _require_no(EARLIEST, "earliest (-2)", "endingOffsets", end)
-    return _options(given, start, end)
+    return start, end
 
 
 def stream_options(options: Mapping[str, str]) -> SourceOptions:
@@ -213,9 +219,14 @@ def _require_consistent(options: SourceOptions) -> None:
         raise OptionError(
             f"minOffsetsPerTrigger is {least}, which is more than maxOffsetsPerTrigger, {most}"
         )
-    if isinstance(options.strategy, Assigned):
-        for name, place in (("starting", options.start), ("ending", options.end)):
-            _require_same_partitions(name, options.strategy.partitions, place)
+    require_places_of(options.strategy, options.start, options.end)
+
+
+def require_places_of(strategy: Strategy | None, start: Place, end: Place) -> None:
+    """Raises OptionError if partitions that are assigned are not those that have places."""
+    if isinstance(strategy, Assigned):
+        for name, place in (("starting", start), ("ending", end)):
+            _require_same_partitions(name, strategy.partitions, place)
 
 
 def _require_same_partitions(name: str, assigned: frozenset[TopicPartition], place: Place) -> None:
