@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,11 @@ from tests.support.clients import NewRecord
 from tests.support.replicated_topics import ReplicatedTopics
 from tests.support.server_process import wait_until
 from tests.support.two_sources import TIDELOG, TwoSources, in_order
+from tidelog.base.errors import TidelogError
+from tidelog.pipeline.segment_source import SegmentReader, segment_options
 from tidelog.pipeline.segments import find_partitions
+from tidelog.pipeline.source import TopicReader
+from tidelog.pipeline.source_options import batch_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,6 +92,67 @@ def test_files_give_what_brokers_give(sources: TwoSources, topic: str, data: str
         assert ours == sources.rows(TIDELOG, subscribe=topic, **options), options
 
 
+def each_offset(topic: str, first: int, second: int) -> str:
+    return json.dumps({topic: {"0": first, "1": second}})
+
+
+def options_to_compare(topic: str) -> Iterator[dict[str, str]]:
+    """Some that give rows and some that are refused."""
+    yield {"maxRecordsPerPartition": "700"}
+    yield {**COMMITTED, "maxRecordsPerPartition": "30", "minPartitions": "130"}
+    yield {"startingOffsets": "latest"}
+    yield {"startingOffsets": each_offset(topic, COUNT + 1, 0)}
+    yield {"startingOffsets": each_offset(topic, COUNT, 202)}
+    yield {"startingOffsets": each_offset(topic, 9, 9), "endingOffsets": each_offset(topic, 9, 8)}
+    yield {"startingTimestamp": str(AT_MS + 80), "endingTimestamp": str(AT_MS + 20)}
+    late = {"startingTimestamp": str(AT_MS + COUNT)}
+    yield late
+    yield {**late, "startingOffsetsByTimestampStrategy": "latest"}
+    yield {**COMMITTED, "startingOffsetsByTimestamp": each_offset(topic, AT_MS, AT_MS + 99)}
+    yield {"startingOffsetsByTimestamp": each_offset(topic, AT_MS, 2**50)}
+    yield {"startingOffsets": json.dumps({topic: {"0": 1}})}
+    yield {"endingOffsetsByTimestamp": each_offset(topic, AT_MS + 7, AT_MS + COUNT)}
+    yield {"subscribe": f"{topic},{topic}", "endingOffsets": "earliest"}
+    yield {"commitGroup": "g"}
+
+
+def outcome(new_reader: Callable[[], SegmentReader | TopicReader]) -> list[tuple[int, int]] | str:
+    """Partitions and offsets that are read, or what is said."""
+    try:
+        reader = new_reader()
+        rows = [
+            row
+            for task in reader.partitions()
+            for batch in reader.read(task)
+            for row in batch.select(["partition", "offset"]).to_pylist()
+        ]
+    except TidelogError as refusal:
+        return str(refusal)
+    return sorted((row["partition"], row["offset"]) for row in rows)
+
+
+def test_options_mean_the_same_to_files_and_to_brokers(
+    topics: ReplicatedTopics, topic: str, data: str
+) -> None:
+    """Rows or sentences; without Spark, which does the same with both."""
+    ours, theirs = {"path": data}, {"kafka.bootstrap.servers": topics.bootstrap}
+    refused = 0
+    for options in options_to_compare(topic):
+        given = {"subscribe": topic, **options}
+        found = outcome(partial(_files, {**ours, **given}))
+        assert found == outcome(partial(_brokers, {**theirs, **given})), options
+        refused += isinstance(found, str)
+    assert refused == 9
+
+
+def _files(options: dict[str, str]) -> SegmentReader:
+    return SegmentReader(segment_options(options))
+
+
+def _brokers(options: dict[str, str]) -> TopicReader:
+    return TopicReader(batch_options(options))
+
+
 def test_times_are_exact(sources: TwoSources, topic: str, data: str) -> None:
     found = from_files(
         sources,
@@ -147,7 +214,7 @@ def test_offsets_that_files_do_not_have_are_named(
     first, behind = (json.dumps({topic: {"0": offset}}) for offset in (0, COUNT + 1))
     with pytest.raises(Exception, match=f"begins at offset {begins}, and 0 was asked for"):
         from_files(sources, path=str(copy), startingOffsets=first).count()
-    with pytest.raises(Exception, match=f"up to offset {COUNT}, and {COUNT + 1} was asked for"):
+    with pytest.raises(Exception, match=f"has {COUNT + 1} for {topic}-0, which ends at {COUNT} "):
         from_files(sources, path=str(copy), endingOffsets=behind).count()
     assert from_files(sources, path=str(copy)).count() == COUNT - begins
 
@@ -155,7 +222,7 @@ def test_offsets_that_files_do_not_have_are_named(
 def test_what_is_not_there_is_named(sources: TwoSources, data: str, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="has no partitions in it"):
         from_files(sources, path=str(tmp_path)).count()
-    with pytest.raises(Exception, match="path holds no partition of the topics"):
+    with pytest.raises(Exception, match="subscribe has nowhere, which path does not"):
         from_files(sources, path=data, subscribe="nowhere").count()
     with pytest.raises(Exception, match="minTimestamp cannot be set: it is for files"):
         sources.rows(TIDELOG, subscribe="x", minTimestamp="3")

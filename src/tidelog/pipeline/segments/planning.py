@@ -7,6 +7,7 @@
                 so the end of a time range leaves out nothing here; and what is behind its last
                 entry is looked at, or left to whoever reads, who tells by the header of each batch
     by size     a segment is cut where its offset index knows a batch; without one it is not cut
+    by count    offsets are cut as a broker's are; a batch that is cut is read by both sides
 
 No file is read as a whole but the small ones, and segments without indexes where it takes that.
 """
@@ -17,11 +18,13 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.base.ids import TopicPartition
+from tidelog.pipeline.ranges import OffsetRange, cut
 from tidelog.pipeline.segments.folders import PartitionFolder
 from tidelog.pipeline.segments.indexed_segment import IndexedSegment, Place
 from tidelog.pipeline.segments.log_end import LogEnd, find_end
 from tidelog.pipeline.segments.missing import Missing, find_missing
 from tidelog.pipeline.segments.partition_log import PartitionLog, SegmentFiles, list_segments
+from tidelog.pipeline.segments.replicas import ReadableRange
 from tidelog.pipeline.segments.slices import SegmentSlice
 from tidelog.pipeline.segments.transactions import (
     Transactions,
@@ -50,6 +53,8 @@ class Wanted:
     is_torn_tail_ignored: bool
     slice_bytes: int
     """About how large slices are to be."""
+    slice_offsets: int | None = None
+    """How many offsets a slice has at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,8 @@ class PartitionPlan:
     slices: tuple[SegmentSlice, ...]
     missing: tuple[Missing, ...]
     """Offsets that are wanted, and that the log should have."""
+    readable: ReadableRange
+    """All that could be read of it, if it were wanted."""
 
 
 def plan_partition(folder: PartitionFolder, wanted: Wanted) -> PartitionPlan:
@@ -75,10 +82,10 @@ def plan_partition(folder: PartitionFolder, wanted: Wanted) -> PartitionPlan:
     end = find_end(log)
     start_offset, end_offset, limit_offset = _range(folder, log, end, wanted)
     transactions = Transactions(limit_offset, ())
-    if wanted.is_committed_only and start_offset < end_offset:
+    if wanted.is_committed_only:
         # What was open where the range ends may be decided behind it.
         transactions = find_transactions(
-            log, end, start_offset=start_offset, end_offset=limit_offset
+            log, end, start_offset=min(start_offset, limit_offset), end_offset=limit_offset
         )
         end_offset = max(start_offset, min(end_offset, transactions.last_stable_offset))
     planning = _Planning(folder.partition, wanted, transactions, start_offset, end_offset)
@@ -86,8 +93,25 @@ def plan_partition(folder: PartitionFolder, wanted: Wanted) -> PartitionPlan:
         is_last = segment.next_base_offset is None
         with IndexedSegment(segment, end_position=end.position if is_last else None) as opened:
             planning.add(opened, end.offset if is_last else segment.next_base_offset)
-    missing = _missing(folder, log, end, wanted)
-    return PartitionPlan(folder, start_offset, end_offset, tuple(planning.slices), missing)
+    return PartitionPlan(
+        folder,
+        start_offset,
+        end_offset,
+        tuple(planning.slices),
+        _missing(folder, log, end, wanted),
+        _readable(folder, log, transactions),
+    )
+
+
+def _readable(
+    folder: PartitionFolder, log: PartitionLog, transactions: Transactions
+) -> ReadableRange:
+    end_offset = transactions.last_stable_offset
+    return ReadableRange(min(_start(folder, log), end_offset), end_offset)
+
+
+def _start(folder: PartitionFolder, log: PartitionLog) -> int:
+    return max(folder.log_start_offset, log.segments[0].base_offset)
 
 
 def _missing(
@@ -124,7 +148,7 @@ def _range(
     ):
         raise end.excess
     limit_offset = min(limit_offset, end.offset)
-    start_offset = max(wanted_start, folder.log_start_offset, log.segments[0].base_offset)
+    start_offset = max(wanted_start, _start(folder, log))
     return start_offset, max(start_offset, min(wanted_end, limit_offset)), limit_offset
 
 
@@ -142,23 +166,39 @@ class _Planning:
         self._partition = partition
         self._wanted = wanted
         self._transactions = transactions
-        self._start_offset = start_offset
-        self._end_offset = end_offset
+        whole = OffsetRange(partition, start_offset, end_offset)
+        self._pieces = cut(
+            [whole] if whole.size else [], min_count=None, max_size=wanted.slice_offsets
+        )
         self.slices: list[SegmentSlice] = []
 
     def add(self, segment: IndexedSegment, segment_end_offset: int | None) -> None:
         """What is wanted of `segment`, which has nothing at `segment_end_offset` or later."""
-        start_offset = self._start_offset
+        base_offset = segment.files.base_offset
+        older_offset = base_offset
         if self._wanted.start_ms is not None:
-            start_offset = max(start_offset, segment.end_of_older_than(self._wanted.start_ms))
+            older_offset = segment.end_of_older_than(self._wanted.start_ms)
+        for piece in self._pieces:
+            is_behind = segment_end_offset is not None and piece.start_offset >= segment_end_offset
+            if not is_behind and piece.end_offset > base_offset:
+                self._add_piece(segment, segment_end_offset, piece, older_offset)
+
+    def _add_piece(
+        self,
+        segment: IndexedSegment,
+        segment_end_offset: int | None,
+        piece: OffsetRange,
+        older_offset: int,
+    ) -> None:
+        start_offset = max(piece.start_offset, older_offset)
         start = Place(0, segment.files.base_offset)
         if start_offset > segment.files.base_offset:
             start = segment.first_reaching(start_offset)
         end = Place(segment.end_position, segment_end_offset)
-        if segment_end_offset is None or self._end_offset < segment_end_offset:
-            end = segment.first_beginning_at(self._end_offset)
+        if segment_end_offset is None or piece.end_offset < segment_end_offset:
+            end = segment.first_beginning_at(piece.end_offset)
         if start.position < end.position and not self._is_all_older(segment, start, end):
-            self._cut(segment, start, end)
+            self._cut(segment, start, end, piece)
 
     def _is_all_older(self, segment: IndexedSegment, start: Place, end: Place) -> bool:
         start_ms = self._wanted.start_ms
@@ -171,7 +211,7 @@ class _Planning:
                 return False
         return True
 
-    def _cut(self, segment: IndexedSegment, start: Place, end: Place) -> None:
+    def _cut(self, segment: IndexedSegment, start: Place, end: Place, piece: OffsetRange) -> None:
         size_bytes = end.position - start.position
         count = -(-size_bytes // self._wanted.slice_bytes)
         places = [start]
@@ -181,9 +221,11 @@ class _Planning:
                 places.append(place)
         path = segment.file.path
         for first, following in zip(places, [*places[1:], end], strict=True):
-            self.slices.append(self._slice(path, segment.files, first, following))
+            self.slices.append(self._slice(path, segment.files, first, following, piece))
 
-    def _slice(self, path: Path, files: SegmentFiles, start: Place, end: Place) -> SegmentSlice:
+    def _slice(
+        self, path: Path, files: SegmentFiles, start: Place, end: Place, piece: OffsetRange
+    ) -> SegmentSlice:
         wanted = self._wanted
         first_base_offset = files.base_offset if start.base_offset is None else start.base_offset
         end_base_offset = OFFSET_END if end.base_offset is None else end.base_offset
@@ -194,8 +236,8 @@ class _Planning:
             end_position=end.position,
             first_base_offset=first_base_offset,
             end_base_offset=end_base_offset,
-            start_offset=self._start_offset,
-            end_offset=self._end_offset,
+            start_offset=piece.start_offset,
+            end_offset=piece.end_offset,
             start_ms=wanted.start_ms,
             end_ms=wanted.end_ms,
             is_committed_only=wanted.is_committed_only,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.base.ids import TopicPartition
+from tidelog.pipeline.ranges import OffsetRange
 from tidelog.storage.transaction_index import AbortedTransaction
 
 
@@ -35,6 +36,10 @@ class SegmentSlice:
     aborted: tuple[AbortedTransaction, ...]
 
     @property
+    def range(self) -> OffsetRange:
+        return OffsetRange(self.partition, self.start_offset, self.end_offset)
+
+    @property
     def size_bytes(self) -> int:
         return self.end_position - self.start_position
 
@@ -42,7 +47,7 @@ class SegmentSlice:
 def pack_slices(
     slices: Iterable[SegmentSlice], *, max_bytes: int
 ) -> list[tuple[SegmentSlice, ...]]:
-    """Consecutive slices of a partition together, as long as they have no more than `max_bytes`.
+    """Consecutive slices of a range together, as long as they have no more than `max_bytes`.
 
     For logs of many small segments: a task for each would take longer to start than to run.
     """
@@ -50,7 +55,7 @@ def pack_slices(
     pack: list[SegmentSlice] = []
     pack_bytes = 0
     for each in slices:
-        is_other = bool(pack) and pack[-1].partition != each.partition
+        is_other = bool(pack) and pack[-1].range != each.range
         if pack and (is_other or pack_bytes + each.size_bytes > max_bytes):
             packs.append(tuple(pack))
             pack, pack_bytes = [], 0
