@@ -1,23 +1,30 @@
 """Jobs on a standalone cluster of processes, whose workers have never heard of tidelog (X7)."""
 
 import json
+import subprocess
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.pipeline.jobs.every_pipeline import Report, Targets
+from tests.pipeline.jobs.every_pipeline import Report, Targets, Verified
 from tests.pipeline.jobs.killed_workers import end_of
 from tests.support.clients import numbered_records, read_committed
+from tests.support.command_line import environment, objects, tidelog
 from tests.support.replicated_topics import ReplicatedTopics
+from tests.support.server_process import die_with_parent, wait_until
 from tests.support.spark_cluster import SparkCluster, python_without
-from tests.support.spark_job import run_job
+from tests.support.spark_job import CONF, TIMEOUT_S, run_job
+from tidelog.pipeline.segments import choose_replicas, find_partitions
 from tidelog.records.compiled import compiled
 
 OURS = ("tidelog", "pyspark_tidelog")
 PARTITION_COUNT = 3
 LARGE_COUNT = 2_000
+VERIFIED_COUNT = 500
 ANOTHER_VERSION = """\
 import collections, sys
 version = collections.namedtuple("version", "major minor micro releaselevel serial")
@@ -34,14 +41,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 class Jobs:
     """A topic, and all that a job on the cluster found in it and made of it."""
 
-    def __init__(self, topics: ReplicatedTopics) -> None:
+    def __init__(self, topics: ReplicatedTopics, folder: Path) -> None:
         self._topics = topics
+        self._made = folder / "made"
+        self._python = str(python_without(folder / "worker", *OURS))
         self.topic = topics.create(partition_count=PARTITION_COUNT)
         self.targets: Targets = {
             "written": topics.create(partition_count=PARTITION_COUNT),
             "unique": topics.create(),
             "replayed": topics.create(partition_count=PARTITION_COUNT),
             "counted": topics.create(),
+            "commanded": topics.create(),
             "large": topics.create(partition_count=2),
             "copied": topics.create(partition_count=2),
         }
@@ -52,20 +62,60 @@ class Jobs:
         """Of each partition: number, count, last offset, checksum."""
         for partition in range(2):
             self._fill(self.targets["large"], LARGE_COUNT, 1_000, partition)
+        self.verified: Verified = {
+            "topic": topics.create(partition_count=2),
+            "ledger": str(folder / "ledger"),
+            "log_dirs": [str(each.data_folder) for each in topics.cluster.brokers.values()],
+        }
+        self._fill_with_ledger()
 
     def _fill(self, topic: str, count: int, size_bytes: int, partition: int) -> int:
         records = numbered_records(count, value_size_bytes=size_bytes, seed=str(partition))
         self._topics.send(topic, records, partition=partition)
         return sum(zlib.crc32(record.value or b"") for record in records)
 
-    def run(self, cluster: SparkCluster, folder: Path) -> None:
-        python = python_without(folder / "worker", *OURS)
+    def _fill_with_ledger(self) -> None:
+        """Until all of it is known to be committed by who reads the files alone."""
+        topic, log_dirs = self.verified["topic"], self.verified["log_dirs"]
+        ledger = Path(self.verified["ledger"])
+        ledger.mkdir()
+        produced = tidelog(
+            *("produce", topic, "--count", str(VERIFIED_COUNT), "--ledger", str(ledger)),
+            *("--bootstrap", self._topics.bootstrap),
+        )
+        assert produced.returncode == 0, produced.stderr
+
+        def is_written_down() -> bool:
+            logs = choose_replicas(find_partitions(log_dirs, topics=[topic]))
+            return sum(each.high_watermark or 0 for each in logs) == VERIFIED_COUNT
+
+        wait_until(is_written_down, within_s=60, what="high watermarks are in files")
+
+    def run(self, cluster: SparkCluster) -> None:
         self.there: Report = run_job(
             "every_pipeline",
-            *(cluster.master, self._topics.bootstrap, self.topic),
-            *(str(folder / "made"), json.dumps(self.targets)),
-            environment={"PYSPARK_PYTHON": str(python)},
+            *(cluster.master, self._topics.bootstrap, self.topic, str(self._made)),
+            *(json.dumps(self.targets), json.dumps(self.verified)),
+            environment={"PYSPARK_PYTHON": self._python},
         )
+
+    def command(self, cluster: SparkCluster, *arguments: str) -> dict[str, Any]:
+        """What a command of the pipeline, on the cluster, says that came of it."""
+        done = subprocess.run(
+            [
+                *(sys.executable, "-P", "-m", "tidelog", "pipeline", *arguments, "--json"),
+                *("--master", cluster.master, *CONF, "--bootstrap", self._topics.bootstrap),
+                *("--checkpoint", str(self._made / "command")),
+            ],
+            env=environment(PYSPARK_PYTHON=self._python),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=False,
+            preexec_fn=die_with_parent,
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        return objects(done.stdout)[-1]
 
     def committed(self, topic: str, partition: int = 0) -> list[tuple[bytes | None, bytes | None]]:
         records = read_committed(self._topics.bootstrap, topic, partition)
@@ -79,8 +129,8 @@ class Jobs:
 def jobs(
     cluster: SparkCluster, topics: ReplicatedTopics, tmp_path_factory: pytest.TempPathFactory
 ) -> Jobs:
-    jobs = Jobs(topics)
-    jobs.run(cluster, tmp_path_factory.mktemp("jobs"))
+    jobs = Jobs(topics, tmp_path_factory.mktemp("jobs"))
+    jobs.run(cluster)
     return jobs
 
 
@@ -109,12 +159,31 @@ def test_batches_and_streams_write_on_a_cluster_what_they_read(jobs: Jobs) -> No
 def test_every_pipeline_runs_on_a_cluster(jobs: Jobs) -> None:
     everything = 100 + 101 + 102
     assert jobs.there["rows"] == dict.fromkeys(
-        ("dedup", "archive", "replay", "aggregate"), everything
+        ("dedup", "archive", "replay", "aggregate", "aggregate to files"), everything
     )
     keys = [key for key, _value in jobs.committed(jobs.targets["unique"])]
     assert sorted(map(int, filter(None, keys))) == [*range(102)]
     [(_key, window)] = jobs.committed(jobs.targets["counted"])
     assert json.loads(window or b"")["count"] == everything
+    # The last two records of them all are in one that is not over.
+    assert jobs.there["windows"] == [30] * 10
+
+
+def test_topics_segments_and_replicas_are_verified_on_a_cluster(jobs: Jobs) -> None:
+    """X5, X6. Executors read the segments of three brokers."""
+    assert jobs.there["verdicts"] == {
+        "topic": [True, VERIFIED_COUNT],
+        "segments": [True, VERIFIED_COUNT],
+        "replicas": [True, 3 * VERIFIED_COUNT],
+    }
+
+
+def test_a_command_runs_on_a_cluster(cluster: SparkCluster, jobs: Jobs) -> None:
+    """X4. Its executors have no tidelog either."""
+    topic, target = jobs.topic, jobs.targets["commanded"]
+    done = jobs.command(cluster, "dedup", topic, target, "--id", "header:n", "--once")
+    assert (done["rows"], done["written"]) == (100 + 101 + 102, 102)
+    assert len(jobs.committed(target)) == 102
 
 
 def test_a_task_whose_workers_were_killed_is_run_again_and_each_record_is_there_once(
