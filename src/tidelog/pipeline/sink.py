@@ -26,6 +26,7 @@ from tidelog.client.translation import translated
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.forgotten_marks import planned_in, query_in
 from tidelog.pipeline.kafka_settings import KafkaSettings
+from tidelog.pipeline.notices import warn_once
 from tidelog.pipeline.sink_options import Guarantee, SinkOptions
 from tidelog.pipeline.task_producer import (
     NONE_EARLIER,
@@ -51,9 +52,6 @@ _TIMEOUT: Final = "transaction.timeout.ms"
 _NO_TRANSACTIONS: Final = frozenset({"_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION"})
 
 logger = logging.getLogger(__name__)
-
-_last_planned: dict[str, int] = {}
-"""The last micro-batch of each query, as far as this process has planned it."""
 
 
 class TopicWriter(DataSourceArrowWriter):
@@ -130,11 +128,9 @@ def offered_guarantee(options: SinkOptions) -> Guarantee:
             f"deliveryGuarantee is exactly-once, but {options.kafka.bootstrap} has no "
             f"transactions: {refusal}"
         )
-    logger.warning(
-        "%s has no transactions (%s): rows are written at least once, and a task that is run "
-        "again repeats some",
-        options.kafka.bootstrap,
-        refusal,
+    warn_once(
+        f"{options.kafka.bootstrap} has no transactions: rows are written at least once, and a "
+        "task that is run again repeats some"
     )
     return Guarantee.AT_LEAST_ONCE
 
@@ -143,7 +139,13 @@ def offered_guarantee(options: SinkOptions) -> Guarantee:
 def _refusal_of_transactions(kafka: KafkaSettings, prefix: str) -> str | None:
     """What the cluster says if it has none. Raises ClientError, PipelineError."""
     timeout = kafka.get(_TIMEOUT, str(TRANSACTION_TIMEOUT_MS))
-    settings = {**kafka.for_client(), _TIMEOUT: timeout, "transactional.id": f"{prefix}-probe"}
+    settings = {
+        **kafka.for_client(),
+        _TIMEOUT: timeout,
+        "transactional.id": f"{prefix}-probe",
+        # What is fatal to librdkafka, it would print itself.
+        "error_cb": lambda _error: None,
+    }
     with translated(kafka.bootstrap):
         probe = Producer(settings)
         try:
@@ -172,18 +174,16 @@ def earlier_tasks(
 ) -> EarlierTasks:
     """Of the micro-batch that is to be written now. Raises PipelineError, ClientError.
 
-    Spark makes a writer for every micro-batch. That one was begun before cannot be where the one
-    before it was planned by this process, and nobody is asked.
+    Spark makes a writer for every micro-batch, and each time it is asked. That this process planned
+    the one before says nothing: Spark has several plan in turn, and keeps them from one start of a
+    query to the next. Another one, or another driver, may have begun this one since.
     """
     if checkpoint is None or guarantee is not Guarantee.EXACTLY_ONCE:
         return NONE_EARLIER
     planned, query = planned_in(checkpoint), query_in(checkpoint)
     if planned is None or query is None:
         return NONE_EARLIER
-    write = write_of(options, query)
-    is_next = _last_planned.get(write) == planned.number - 1
-    _last_planned[write] = planned.number
-    return NONE_EARLIER if is_next else written_earlier(options.kafka, write, planned.number)
+    return written_earlier(options.kafka, write_of(options, query), planned.number)
 
 
 def written_task(

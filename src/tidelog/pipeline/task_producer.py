@@ -78,9 +78,12 @@ _CALL_S: Final = 60.0
 _RETRY_S: Final = 0.1
 _INSIST_S: Final = 120.0
 _FINGERPRINT_END: Final = 1 << 64
-# Of a group's coordinator, who knows in a moment. librdkafka does not call these retriable.
+# Of a group's coordinator, who knows in a moment, and of a broker that has died, whose groups
+# another one takes over. librdkafka does not call these retriable.
 _PASSING: Final = frozenset(
     {
+        "_TIMED_OUT",
+        "_TRANSPORT",
         "COORDINATOR_LOAD_IN_PROGRESS",
         "COORDINATOR_NOT_AVAILABLE",
         "NOT_COORDINATOR",

@@ -16,9 +16,16 @@ started, until somebody has removed the group that is named.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException
+
+# confluent-kafka exports this without saying so.
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ListConsumerGroupsResult,
+)
 from pyspark.sql.datasource import WriterCommitMessage
 
 from tidelog.client.translation import translated
@@ -32,7 +39,8 @@ from tidelog.pipeline.task_producer import (
     last_mark,
 )
 
-_ASKED_WITHIN_S: Final = 30.0
+# A broker that has just died is waited for as long, and then the others are asked again.
+_LISTED_WITHIN_S: Final = 5.0
 _EARLIER_WITHIN_S: Final = 60.0
 
 
@@ -53,7 +61,7 @@ def written_earlier(kafka: KafkaSettings, write: str, number: int) -> EarlierTas
     """Those of micro-batch `number`. Raises ClientError, PipelineError."""
     with translated(kafka.bootstrap), AdminClient({**kafka.for_client()}) as client:
         found = set()
-        for task, group in _tasks(client, write):
+        for task, group in _tasks(kafka, write):
             mark = last_mark(client, group)
             if mark is not None and mark.number == number:
                 found.add(task)
@@ -67,7 +75,7 @@ def require_no_others(kafka: KafkaSettings, messages: Sequence[WriterCommitMessa
         return
     identity = told[0].identity
     with translated(kafka.bootstrap), AdminClient({**kafka.for_client()}) as client:
-        for task, group in _tasks(client, identity.write):
+        for task, group in _tasks(kafka, identity.write):
             mark = last_mark(client, group) if task >= len(messages) else None
             if mark is not None and mark.number == identity.number:
                 raise PipelineError(
@@ -80,13 +88,29 @@ def require_no_others(kafka: KafkaSettings, messages: Sequence[WriterCommitMessa
                 )
 
 
-def _tasks(client: AdminClient, write: str) -> list[tuple[int, str]]:
+def _tasks(kafka: KafkaSettings, write: str) -> list[tuple[int, str]]:
     """The tasks of `write` that have ever been written, and their groups."""
     prefix = f"{write}-"
-    listed = insist(lambda: client.list_consumer_groups(request_timeout=_ASKED_WITHIN_S).result())
     found = []
-    for each in listed.valid:
-        task = each.group_id.removeprefix(prefix) if each.group_id.startswith(prefix) else ""
+    for group in insist(partial(_groups, kafka)):
+        task = group.removeprefix(prefix) if group.startswith(prefix) else ""
         if task.isdecimal():
-            found.append((int(task), each.group_id))
+            found.append((int(task), group))
     return sorted(found)
+
+
+def _groups(kafka: KafkaSettings) -> list[str]:
+    """Those of all brokers. Raises KafkaException.
+
+    One that does not answer may have groups that nobody else tells of. A new client knows of it
+    only until it is known to be dead.
+    """
+    with AdminClient({**kafka.for_client()}) as client:
+        return all_listed(client.list_consumer_groups(request_timeout=_LISTED_WITHIN_S).result())
+
+
+def all_listed(listed: ListConsumerGroupsResult) -> list[str]:
+    """Raises KafkaException if there may be more."""
+    for error in listed.errors or ():
+        raise KafkaException(error)
+    return [each.group_id for each in listed.valid or ()]

@@ -1,9 +1,11 @@
 """A task of a sink that is run again, whatever has become of it and of its query (X2)."""
 
+import json
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,8 +15,8 @@ from crc32c import crc32c
 from tests.support.clients import read_committed
 from tests.support.replicated_topics import ReplicatedTopics
 from tidelog.pipeline.errors import PipelineError
-from tidelog.pipeline.sink import offered_guarantee
-from tidelog.pipeline.sink_options import SinkOptions, sink_options
+from tidelog.pipeline.sink import earlier_tasks, offered_guarantee, write_of
+from tidelog.pipeline.sink_options import Guarantee, SinkOptions, sink_options
 from tidelog.pipeline.task_producer import (
     EarlierTasks,
     TaskIdentity,
@@ -152,6 +154,26 @@ def test_a_task_waits_until_those_written_earlier_are_the_same(topics: Replicate
         assert not waits.done()
         write_exactly_once(options, old, [batch_of([(topic, "a"), (topic, "b")])], earlier)
         assert waits.result(WITHIN_S).written.row_count == 1
+
+
+def test_who_planned_the_micro_batch_before_asks_who_has_written_this_one(
+    topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    """Spark plans in several processes in turn, and a query may have gone on elsewhere."""
+    topic = topics.create()
+    options = OneTask(topics, "").options()
+    (tmp_path / "metadata").write_text(json.dumps({"id": topic}), "utf-8")
+
+    def planned_here(number: int) -> frozenset[int]:
+        (tmp_path / "offsets").mkdir(exist_ok=True)
+        planned = json.dumps({"batchTimestampMs": number})
+        (tmp_path / "offsets" / str(number)).write_text(f"v1\n{planned}\n{{}}\n", "utf-8")
+        return earlier_tasks(options, Guarantee.EXACTLY_ONCE, str(tmp_path)).tasks
+
+    assert planned_here(3) == frozenset()
+    elsewhere = TaskIdentity(write_of(options, topic), task=2, number=4, run="elsewhere")
+    write_exactly_once(options, elsewhere, [batch_of([(topic, "4")])])
+    assert planned_here(4) == {2}
 
 
 def test_a_task_that_was_written_earlier_and_is_not_there_any_more_is_refused(
