@@ -41,7 +41,8 @@ def test_every_record_of_an_archive_whose_job_is_killed_is_there_once(tmp_path: 
     assert outcome["job_kills"] == {"driver": 0, "JVM of the driver": 1, "Python worker": 1}
     assert (outcome["found"], outcome["lost"], outcome["repeated"]) == (RECORD_COUNT, 0, 0)
     assert outcome["command"] == (
-        f"tidelog lab pipeline --job archive --records {RECORD_COUNT} --kills 2 --seed {ARCHIVE_SEED}"
+        f"tidelog lab pipeline --job archive --records {RECORD_COUNT} --kills 2 "
+        f"--seed {ARCHIVE_SEED}"
     )
 
 
