@@ -546,19 +546,13 @@ class TestConsumerGroupCommand:
             wait_until(
                 lambda: len(members.read) == RECORD_COUNT, within_s=TIMEOUT_S, what="all records"
             )
-        printed = [
-            tools.console_consumer(
-                "--topic",
-                "__consumer_offsets",
-                "--from-beginning",
-                "--timeout-ms",
-                "5000",
-                "--formatter",
-                f"org.apache.kafka.tools.consumer.{kind}MessageFormatter",
-            )
-            for kind in ("Offsets", "GroupMetadata")
-        ]
-        offsets, groups = (_json_of(text, group) for text in printed)
+        offsets = _written(tools, "Offsets", group, lambda found: len(found) >= PARTITION_COUNT)
+        groups = _written(
+            tools,
+            "GroupMetadata",
+            group,
+            lambda found: bool(found) and found[-1]["value"]["data"]["members"] == [],
+        )
         last = {one["key"]["data"]["partition"]: one["value"]["data"]["offset"] for one in offsets}
         assert last == dict.fromkeys(range(PARTITION_COUNT), RECORD_COUNT // PARTITION_COUNT)
         assert {one["key"]["data"]["topic"] for one in offsets} == {topic}
@@ -567,6 +561,27 @@ class TestConsumerGroupCommand:
         ]
         assert clients == ["reader"]
         assert groups[-1]["value"]["data"]["members"] == []
+
+
+def _written(
+    tools: KafkaTools, kind: str, group: str, is_all: Callable[[list[Any]], bool]
+) -> list[Any]:
+    """What of a group is in its coordinator's log.
+
+    The tool ends when it has been told nothing for some time, and is slow to begin on a machine
+    that has other things to do: it is given more of that until it has found all there is.
+    """
+    found = []
+    for timeout_ms in ("5000", "20000", "80000"):
+        printed = tools.console_consumer(
+            *("--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", timeout_ms),
+            "--formatter",
+            f"org.apache.kafka.tools.consumer.{kind}MessageFormatter",
+        )
+        found = _json_of(printed, group)
+        if is_all(found):
+            break
+    return found
 
 
 def _json_of(printed: str, group: str) -> list[Any]:
