@@ -13,6 +13,7 @@ from tidelog.base.errors import ConfigError
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 from tidelog.cli.output import Cell, print_heading, print_json, print_line, print_table, size_text
 from tidelog.cli.pipeline_running import ConfOption, Job, KafkaOption, MasterOption, running
+from tidelog.cli.pipeline_tasks import tasks_shown
 from tidelog.client.record_fields import DEFAULT_ID_FIELD, RecordField, parse_field
 
 if TYPE_CHECKING:
@@ -158,7 +159,10 @@ def _of_ledger(
         from tidelog.pipeline.verify.html import verify_html  # noqa: PLC0415
 
         problems = frozenset(Problem(each.value) for each in allowed)
-        report = _verified(started.spark, job, topics, ledgers, paths, id_field, problems, examples)
+        with tasks_shown(job, started.spark):
+            report = _verified(
+                started.spark, job, topics, ledgers, paths, id_field, problems, examples
+            )
     if not report.noted:
         raise ConfigError(f"--ledger {', '.join(ledgers)} has no line about what is to be judged")
     about = {
@@ -214,7 +218,8 @@ def _of_replicas(
         from tidelog.pipeline.verify import compare_replicas  # noqa: PLC0415 - loads pyspark
         from tidelog.pipeline.verify.html import replicas_html  # noqa: PLC0415
 
-        report = compare_replicas(started.spark, folders, is_behind_allowed=is_behind_allowed)
+        with tasks_shown(job, started.spark):
+            report = compare_replicas(started.spark, folders, is_behind_allowed=is_behind_allowed)
     _write_html(html, lambda: replicas_html(report, about={"folders": ", ".join(folders)}))
     if job.is_json:
         print_json(report.to_json())
