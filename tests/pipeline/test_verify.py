@@ -14,7 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from tests.support.command_line import objects, tidelog
 from tests.support.replicated_topics import ReplicatedTopics
 from tests.support.server_process import wait_until
+from tests.support.spark_job import CONF, CORE_COUNT
 from tidelog.base.ids import TopicPartition
+from tidelog.cli import app
 from tidelog.client.ledger import record_checksum
 from tidelog.client.record_fields import DEFAULT_ID_FIELD
 from tidelog.pipeline.errors import OptionError
@@ -110,17 +112,21 @@ def _places(report: VerifyReport, problem: Problem) -> list[tuple[int, int, str]
     ]
 
 
-def test_clean_data_is_clean(ledger: "DataFrame", log: "DataFrame") -> None:
-    is_judged = F.col("partition") < 2
+def test_half_a_million_records_are_clean_with_nothing_planted(
+    ledger: "DataFrame", log: "DataFrame"
+) -> None:
+    """Two of the partitions: a million are judged once, with what was planted in them."""
+    is_judged = F.col("partition") < PARTITIONS // 2
     report = verify(ledger.where(is_judged), log.where(is_judged))
     assert report.is_clean
-    assert (report.stored, report.acknowledged) == (2 * EACH, 2 * EACH)
+    assert (report.stored, report.acknowledged) == (500_000, 500_000)
     assert [each.stored for each in report.partitions] == [EACH] * 2
     assert report.examples == ()
 
 
-def test_data_with_any_mistake_is_not_clean(planted: VerifyReport) -> None:
+def test_a_million_records_with_any_mistake_are_not_clean(planted: VerifyReport) -> None:
     assert not planted.is_clean
+    assert (planted.stored, planted.acknowledged) == (RECORDS + 1, RECORDS)
     assert _found(planted) == {
         **dict.fromkeys(Problem, 1),
         Problem.MOVED: 2,
@@ -333,26 +339,70 @@ def test_folders_are_what_their_producer_was_told(
     assert report.stored == 5000
 
 
-def test_replicas_of_a_cluster_are_equal_until_a_byte_of_one_is_not(
-    spark: "SparkSession", topics: ReplicatedTopics, sent: tuple[str, Path], tmp_path: Path
-) -> None:
+@pytest.fixture
+def copies(topics: ReplicatedTopics, sent: tuple[str, Path], tmp_path: Path) -> list[str]:
+    """Of the replicas of that topic, a folder for each broker."""
     topic, _ = sent
     for number, log_dir in enumerate(_log_dirs(topics)):
         for folder in log_dir.glob(f"{topic}-*"):
             shutil.copytree(folder, tmp_path / str(number) / folder.name)
-    paths = [str(each) for each in sorted(tmp_path.iterdir())]
-    report = compare_replicas(spark, paths)
-    assert report.is_clean
-    assert [len(each.replicas) for each in report.partitions] == [3, 3]
-    assert sum(each.end_offset for each in report.partitions) == 5000
-    file = tmp_path / "1" / f"{topic}-1" / f"{0:020}.log"
+    return [str(each) for each in sorted(tmp_path.iterdir())]
+
+
+def _alter_a_byte(folder: str, partition: str) -> Path:
+    """Amid the first segment, which is named."""
+    file = Path(folder) / partition / f"{0:020}.log"
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
-    equal, different = compare_replicas(spark, paths).partitions
+    return file
+
+
+def test_replicas_of_a_cluster_are_equal_until_a_byte_of_one_is_not(
+    spark: "SparkSession", sent: tuple[str, Path], copies: list[str]
+) -> None:
+    report = compare_replicas(spark, copies)
+    assert report.is_clean
+    assert [len(each.replicas) for each in report.partitions] == [3, 3]
+    assert sum(each.end_offset for each in report.partitions) == 5000
+    file = _alter_a_byte(copies[1], f"{sent[0]}-1")
+    equal, different = compare_replicas(spark, copies).partitions
     assert (equal.is_equal, different.is_equal) == (True, False)
     assert different.first_difference is not None
     assert different.first_difference.places[1].file == file
+
+
+def test_command_compares_replicas(
+    spark: "SparkSession",
+    sent: tuple[str, Path],
+    copies: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A table for people, an object with --json, and the exit code is the verdict."""
+    assert spark is not None  # The command takes the session that is there.
+    topic, _ = sent
+    command = ["pipeline", "verify", "--replicas", *copies]
+    command += ["--master", f"local[{CORE_COUNT}]", *CONF]
+    assert app.run(command) == 0
+    printed = capsys.readouterr()
+    assert not printed.err
+    heading, first, second, *_, verdict = printed.out.splitlines()
+    assert heading.split()[:5] == ["TOPIC", "PARTITION", "REPLICAS", "FROM", "TO"]
+    assert [first.split()[:4], second.split()[:4]] == [[topic, n, "3", "0"] for n in ("0", "1")]
+    assert verdict.startswith("Equal, byte for byte: 2 partitions, ")
+    file = _alter_a_byte(copies[1], f"{topic}-1")
+    assert app.run(command) == 1
+    out = capsys.readouterr().out
+    assert f"{topic}-1 differs from offset " in out
+    assert sum(f"{path}/{topic}-1/{file.name} position " in out for path in copies) == 3
+    assert out.splitlines()[-1].startswith("Not equal: 1 of 2 partitions, ")
+    assert app.run([*command, "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert [report["clean"], *(each["equal"] for each in report["partitions"])] == [
+        *(False, True, False)
+    ]
+    places = report["partitions"][1]["first_difference"]["places"]
+    assert [place["what"].endswith("which is wrong") for place in places] == [False, True, False]
 
 
 # -- columns ---------------------------------------------------------------------------------------
