@@ -11,7 +11,6 @@ on, so whoever leads is asked again for some time.
 Brokers that want TLS or a password are read by librdkafka (`librdkafka_range.py`).
 """
 
-import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from tidelog.client.topic_offsets import TopicOffsets
 from tidelog.pipeline.errors import DataLoss, PipelineError
 from tidelog.pipeline.kafka_settings import KafkaSettings
 from tidelog.pipeline.librdkafka_range import read_range
+from tidelog.pipeline.notices import warn
 from tidelog.pipeline.ranges import OffsetRange
 from tidelog.pipeline.rows import record_batch
 from tidelog.pipeline.visible_batches import VisibleBatches
@@ -46,8 +46,6 @@ _FETCH_WAIT_MS: Final = 500
 _REQUEST_TIMEOUT_MS: Final = 30_000
 _DOUBT_S: Final = 10.0
 _DOUBT_INTERVAL_S: Final = 0.2
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +157,7 @@ class RangeReader:
     def _report(self, loss: DataLoss) -> None:
         if self._settings.fails_on_data_loss:
             raise loss
-        logger.warning("records were missed: %s", loss.what)
+        warn(f"records were missed: {loss.what}")
 
 
 class _Doubt:

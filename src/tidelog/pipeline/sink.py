@@ -51,6 +51,9 @@ _ASKED_WITHIN_S: Final = 30.0
 _TIMEOUT: Final = "transaction.timeout.ms"
 _NO_TRANSACTIONS: Final = frozenset({"_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION"})
 
+# librdkafka prints itself what is fatal to it, whichever level it is given; a logger takes that.
+_UNHEARD: Final = logging.Logger("unheard", logging.CRITICAL + 1)
+
 logger = logging.getLogger(__name__)
 
 
@@ -143,8 +146,7 @@ def _refusal_of_transactions(kafka: KafkaSettings, prefix: str) -> str | None:
         **kafka.for_client(),
         _TIMEOUT: timeout,
         "transactional.id": f"{prefix}-probe",
-        # What is fatal to librdkafka, it would print itself.
-        "error_cb": lambda _error: None,
+        "logger": _UNHEARD,
     }
     with translated(kafka.bootstrap):
         probe = Producer(settings)

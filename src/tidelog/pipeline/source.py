@@ -14,7 +14,6 @@ Each stream is planned in a new process, which waits for what is imported here: 
 and sinks need is imported by those.
 """
 
-import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -43,6 +42,7 @@ from tidelog.client.bootstrap import Address
 from tidelog.pipeline.errors import DataLoss, OptionError, in_a_sentence
 from tidelog.pipeline.forgotten_marks import require_marks_are_kept
 from tidelog.pipeline.group_progress import GroupProgress
+from tidelog.pipeline.notices import warn
 from tidelog.pipeline.offsets import (
     Offsets,
     count_between,
@@ -59,8 +59,6 @@ from tidelog.pipeline.source_cluster import SourceCluster
 from tidelog.pipeline.source_options import SourceOptions, batch_options, stream_options
 
 CHECKPOINT: Final = "checkpointLocation"
-
-logger = logging.getLogger(__name__)
 
 
 class TidelogDataSource(DataSource):
@@ -268,7 +266,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _report(self, loss: DataLoss) -> None:
         if self._options.fails_on_data_loss:
             raise loss
-        logger.warning("records were missed: %s", loss.what)
+        warn(f"records were missed: {loss.what}")
 
     def _is_to_wait(self, start: Offsets, end: Offsets) -> bool:
         """Whether there is so little that it is left for later (`minOffsetsPerTrigger`)."""

@@ -4,7 +4,6 @@ Asked by the driver, a few times for each micro-batch; tasks only read. A broker
 restarting is asked again (`fetchOffset.numRetries`, `fetchOffset.retryIntervalMs`).
 """
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar, assert_never
@@ -14,6 +13,7 @@ from tidelog.client.bootstrap import Address
 from tidelog.client.errors import ClientError, RequestFailed
 from tidelog.client.topic_offsets import TopicOffsets
 from tidelog.pipeline.errors import OptionError, PipelineError
+from tidelog.pipeline.notices import warn
 from tidelog.pipeline.offsets import EARLIEST, LATEST, Offsets, text_of
 from tidelog.pipeline.source_options import (
     Assigned,
@@ -31,8 +31,6 @@ from tidelog.pipeline.source_options import (
 )
 
 _ASKED_WITHIN_S: Final = 10.0
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -109,7 +107,7 @@ class SourceCluster:
             what = f"endingOffsets has {end[each]} for {each}, which ends at {there.get(each, 0)}"
             if self._options.fails_on_data_loss:
                 raise OptionError(what)
-            logger.warning("records were missed: %s", what)
+            warn(f"records were missed: {what}")
         return {each: min(offset, there.get(each, 0)) for each, offset in end.items()}
 
     def beginning(self, partitions: frozenset[TopicPartition]) -> dict[TopicPartition, int]:
