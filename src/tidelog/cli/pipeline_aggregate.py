@@ -9,12 +9,14 @@ from tidelog.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 from tidelog.cli.pipeline_running import (
     CheckpointOption,
     ConfOption,
+    GroupOption,
     GuaranteeOption,
     Job,
     KafkaOption,
     MasterOption,
     OnceOption,
     duration_ms,
+    exit_code,
     print_outcome,
     require_other_topic,
     running,
@@ -75,6 +77,7 @@ def run(
     batch_records: Annotated[
         int, typer.Option(min=1, metavar="N", help="Records of a micro-batch at most.")
     ] = 500_000,
+    group: GroupOption = None,
     guarantee: GuaranteeOption = None,
     kafka: KafkaOption = [],  # noqa: B006 - typer copies it
     conf: ConfOption = [],  # noqa: B006
@@ -87,6 +90,11 @@ def run(
     """
     if output is Output.PARQUET and mode is Mode.UPDATE:
         raise ConfigError("--mode is update, but rows of Parquet files cannot change: use append")
+    if output is Output.PARQUET and guarantee is not None:
+        raise ConfigError(
+            "--guarantee is of what is written to a topic: leave it out with --to parquet, whose "
+            "rows are written exactly once"
+        )
     if output is Output.TOPIC:
         require_other_topic(source, target)
     job = Job(
@@ -119,9 +127,10 @@ def run(
             output=output,
             mode=mode,
             batch_records=batch_records,
+            group=group,
         )
     print_outcome(job, outcome, {})
-    return 0
+    return exit_code(outcome, is_once=is_once)
 
 
 def _aggregation(

@@ -9,11 +9,13 @@ from tidelog.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 from tidelog.cli.pipeline_running import (
     CheckpointOption,
     ConfOption,
+    GroupOption,
     GuaranteeOption,
     Job,
     KafkaOption,
     MasterOption,
     OnceOption,
+    exit_code,
     print_outcome,
     require_other_topic,
     running,
@@ -61,6 +63,7 @@ def run(
     batch_records: Annotated[
         int, typer.Option(min=1, metavar="N", help="Records of a micro-batch at most.")
     ] = 200_000,
+    group: GroupOption = None,
     guarantee: GuaranteeOption = None,
     kafka: KafkaOption = [],  # noqa: B006 - typer copies it
     conf: ConfOption = [],  # noqa: B006
@@ -92,8 +95,9 @@ def run(
             event_time=EventTime(event_time.value),
             keeps_partitions=keep_partitions,
             batch_records=batch_records,
+            group=group,
         )
     counts = outcome.counts
     written = outcome.row_count - counts.get("duplicates", 0) - counts.get("late", 0)
     print_outcome(job, outcome, {"written": written})
-    return 0
+    return exit_code(outcome, is_once=is_once)

@@ -14,6 +14,7 @@ from tidelog.cli.pipeline_running import (
     Job,
     KafkaOption,
     MasterOption,
+    exit_code,
     print_outcome,
     rate_per_s,
     running,
@@ -100,7 +101,7 @@ def run(
             keeps_partitions=not by_key,
         )
     print_outcome(job, outcome, {})
-    return 0
+    return exit_code(outcome, is_once=is_once)
 
 
 def _require_order(what: str, start: int | None, end: int | None) -> None:

@@ -69,6 +69,17 @@ ConfOption: TypeAlias = Annotated[
 ]
 
 
+GroupOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        metavar="NAME",
+        help="A consumer group that is told how far the job is, so that its lag shows in any tool.",
+        show_default="none",
+    ),
+]
+
+
 class Guarantee(StrEnum):
     """What may be there of a record that was written by a job which was killed."""
 
@@ -240,6 +251,11 @@ def print_outcome(job: Job, outcome: "Outcome", more: Mapping[str, Cell]) -> Non
     }
     columns = [name.upper().replace("_", " ") for name in named]
     print_table(columns, [list(named.values())])
+
+
+def exit_code(outcome: "Outcome", *, is_once: bool) -> int:
+    """What goes on until it is told to end is done when it is told so; what has an end is not."""
+    return INTERRUPTED if is_once and outcome.was_stopped else 0
 
 
 def progress_text(progress: "Progress") -> str:

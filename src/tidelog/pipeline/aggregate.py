@@ -10,7 +10,10 @@ A row for each window and group:
                                 `percentile_approx`, whose rank is wrong by 1 in `ACCURACY` at most
 
 Records that come after the watermark has passed their window are late. They are in no row, and are
-counted as Spark does it: those of one window and group that one task has read are one.
+counted, each one (`late_records`). With windows that overlap, a record is late as soon as one of
+its windows is over; it is in the rows of the others.
+
+Records whose value is no number are in `count` and in none of the measures, and are counted too.
 
 Written to a topic, a row is JSON with the group as key. Two ways:
 
@@ -25,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.pipeline.aggregation import Aggregation, Mode, Output
 from tidelog.pipeline.errors import OptionError
+from tidelog.pipeline.late_records import late_watermark_ms
 from tidelog.pipeline.micro_batches import cut_by, topic_writer
 from tidelog.pipeline.record_fields import as_number, as_text
 from tidelog.pipeline.running import (
@@ -47,6 +51,7 @@ OBSERVATION: Final = "tidelog_aggregate"
 _TIME_MAX_MS: Final = 253_402_300_799_999
 _EVENT_TIME: Final = "_tidelog_time"
 _MEASURED: Final = "_tidelog_measured"
+_IS_LATE: Final = "_tidelog_is_late"
 _GROUP: Final = "group"
 
 
@@ -61,11 +66,17 @@ def aggregate_topic(
     output: Output = Output.TOPIC,
     mode: Mode = Mode.APPEND,
     batch_records: int = BATCH_RECORDS,
+    group: str | None = None,
 ) -> Outcome:
-    """Write the rows of a topic's windows, exactly once. Raises OptionError, PipelineError."""
+    """Write the rows of a topic's windows, exactly once. Raises OptionError, PipelineError.
+
+    `group` is a consumer group that is told how far the job is, so that its lag shows.
+    """
     if output is Output.PARQUET and mode is Mode.UPDATE:
         raise OptionError("rows of Parquet files cannot change: the mode has to be append")
-    rows = aggregated(topic_stream(spark, source, kafka, batch_records=batch_records), wanted)
+    records = topic_stream(spark, source, kafka, batch_records=batch_records, group=group)
+    watermark_ms = late_watermark_ms(spark, terms.checkpoint)
+    rows = _grouped(_with_fields(records, wanted, watermark_ms), wanted)
     if output is Output.TOPIC:
         write = topic_writer(spark, {**kafka, "topic": target}, as_records, terms.checkpoint)
         writer = rows.writeStream.foreachBatch(write)
@@ -79,19 +90,38 @@ def aggregated(rows: "DataFrame", wanted: Aggregation) -> "DataFrame":
     """A row for each window and group; `rows` are of a stream or of a batch."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - needs the extra
 
+    return _grouped(_with_fields(rows, wanted, f.lit(None).cast("bigint")), wanted)
+
+
+def _with_fields(
+    rows: "DataFrame", wanted: Aggregation, late_watermark_ms: "Column"
+) -> "DataFrame":
+    """What is grouped and measured, and what is to be said of records that are in no row."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - needs the extra
+
+    has_no_number = f.col(_MEASURED).isNull() & f.lit(wanted.measured is not None)
+    return (
+        rows.withColumn(_EVENT_TIME, _event_time(wanted))
+        .withColumn(_MEASURED, _measured(wanted))
+        # Spark takes no subquery within `observe`.
+        .withColumn(_IS_LATE, _first_window_end_us(wanted) <= late_watermark_ms * 1000)
+        .observe(
+            OBSERVATION,
+            f.count_if(f.col(_IS_LATE)).alias("late"),
+            f.count_if(f.col(_EVENT_TIME).isNull()).alias("without_time"),
+            f.count_if(has_no_number).alias("without_number"),
+        )
+    )
+
+
+def _grouped(with_fields: "DataFrame", wanted: Aggregation) -> "DataFrame":
+    from pyspark.sql import functions as f  # noqa: PLC0415 - needs the extra
+
     keys: list[Column] = [f.window(_EVENT_TIME, wanted.window, wanted.slide).alias("window")]
     if wanted.group_by is not None:
         keys.append(f.coalesce(as_text(wanted.group_by), f.lit("")).alias(_GROUP))
-    with_fields = rows.withColumn(_EVENT_TIME, _event_time(wanted)).withColumn(
-        _MEASURED, _measured(wanted)
-    )
     grouped = (
-        with_fields.observe(
-            OBSERVATION,
-            f.count_if(f.col(_EVENT_TIME).isNull()).alias("without_time"),
-            f.count_if(f.col(_MEASURED).isNull()).alias("without_number"),
-        )
-        .withWatermark(_EVENT_TIME, wanted.watermark)
+        with_fields.withWatermark(_EVENT_TIME, wanted.watermark)
         .groupBy(*keys)
         .agg(f.count(f.lit(1)).alias("count"), *_measures(wanted))
     )
@@ -116,10 +146,16 @@ def as_records(rows: "DataFrame") -> "DataFrame":
 
 
 def aggregate_counts(progress: Mapping[str, Any]) -> dict[str, int]:
-    """What a progress of Spark's says of records that are in no row."""
+    """What a progress of Spark's says of records that are in no row, or not measured."""
     return {
-        "late": state_count(progress, "numRowsDroppedByWatermark"),
+        # Spark's own number is of windows and groups, each of which has one at least: it is what is
+        # known where tasks could not read the watermark.
+        "late": max(
+            observed_count(progress, OBSERVATION, "late"),
+            state_count(progress, "numRowsDroppedByWatermark"),
+        ),
         "without_time": observed_count(progress, OBSERVATION, "without_time"),
+        "without_number": observed_count(progress, OBSERVATION, "without_number"),
     }
 
 
@@ -136,6 +172,23 @@ def _event_time(wanted: Aggregation) -> "Column":
     text = as_text(wanted.event_time)
     milliseconds = _within_calendars(text.try_cast("bigint"))
     return f.coalesce(f.timestamp_millis(milliseconds), f.try_to_timestamp(text))
+
+
+def _first_window_end_us(wanted: Aggregation) -> "Column":
+    """When the first of the windows that a record is in is over, in microseconds since 1970."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - needs the extra
+
+    at_us = f.unix_micros(f.col(_EVENT_TIME))
+    length_us = _microseconds(wanted.window)
+    slide_us = length_us if wanted.slide is None else _microseconds(wanted.slide)
+    return at_us + slide_us - f.pmod(at_us - length_us, slide_us)
+
+
+def _microseconds(duration: str) -> "Column":
+    from pyspark.sql import functions as f  # noqa: PLC0415 - needs the extra
+
+    epoch = f.timestamp_micros(f.lit(0))
+    return f.unix_micros(epoch + f.lit(duration).cast("interval"))
 
 
 def _within_calendars(milliseconds: "Column") -> "Column":

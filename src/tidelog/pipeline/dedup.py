@@ -61,15 +61,17 @@ def dedup_topic(
     event_time: EventTime = EventTime.TIMESTAMP,
     keeps_partitions: bool = False,
     batch_records: int = BATCH_RECORDS,
+    group: str | None = None,
 ) -> Outcome:
     """Copy a topic without its duplicates, exactly once. Raises PipelineError, ClientError.
 
-    `kafka` are options of the source and the sink: `kafka.bootstrap.servers` and the like.
+    `kafka` are options of the source and the sink: `kafka.bootstrap.servers` and the like. `group`
+    is a consumer group that is told how far the job is, so that its lag shows.
     """
     if keeps_partitions:
         count = partition_count(kafka, source)
         require_partitions(kafka, target, count, otherwise="do without --keep-partitions")
-    rows = topic_stream(spark, source, kafka, batch_records=batch_records)
+    rows = topic_stream(spark, source, kafka, batch_records=batch_records, group=group)
     unique = without_duplicates(rows, field, watermark=watermark, event_time=event_time)
     write = topic_writer(
         spark,
@@ -81,7 +83,11 @@ def dedup_topic(
 
 
 def without_duplicates(
-    rows: "DataFrame", field: RecordField, *, watermark: str, event_time: EventTime
+    rows: "DataFrame",
+    field: RecordField,
+    *,
+    watermark: str,
+    event_time: EventTime = EventTime.TIMESTAMP,
 ) -> "DataFrame":
     """The first record of each id, and all without one; a stream, with the columns of `rows`.
 

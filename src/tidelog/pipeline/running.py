@@ -4,13 +4,17 @@ Spark's `stop` breaks off the micro-batch that is running. That loses nothing, s
 from the checkpoint, but its work is for nothing; so who is asked to stop waits for the end of the
 running micro-batch first.
 
+How far a query is, it is asked again and again. The last progress is one call to Spark; those that
+are retained, of which there are a hundred, are a call each, so they are looked at only when more
+than one micro-batch has ended since the last look.
+
 What Spark says of a failure is pages of Java; `failure_of` finds the sentence in it.
 """
 
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +23,7 @@ from tidelog.pipeline.kafka_settings import COMMITTED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -61,6 +66,7 @@ class Outcome:
     lag: int | None
     counts: Mapping[str, int]
     was_stopped: bool
+    """Somebody asked for its end, and it had not ended by itself by then."""
 
 
 Watch = Callable[[Progress], None]
@@ -94,24 +100,28 @@ def run_stream(writer: "DataStreamWriter", terms: RunTerms, counts: Counts) -> O
         triggered = writer.trigger(processingTime=f"{int(INTERVAL_S * 1000)} milliseconds")
     try:
         query = triggered.option("checkpointLocation", terms.checkpoint).start()
-        return _QueryRun(query, counts, terms.on_progress).run(terms.is_stopped)
+        return QueryRun(query, counts, terms.on_progress).run(terms.is_stopped)
     except (PySparkException, Py4JError) as error:
         raise failure_of(str(error)) from error
 
 
-class _QueryRun:
+class QueryRun:
+    """A query that was started, until its end."""
+
     def __init__(self, query: "StreamingQuery", counts: Counts, on_progress: Watch) -> None:
         self._query = query
         self._counts_of = counts
         self._on_progress = on_progress
         self._began_s = time.monotonic()
-        self._seen: set[tuple[int, str]] = set()
-        self._batches: set[int] = set()
+        self._last_noted: tuple[int, str] | None = None
+        self._last_batch: int | None = None
+        self._batch_count = 0
         self._row_count = 0
         self._lag: int | None = None
         self._counts: dict[str, int] = {}
 
     def run(self, is_stopped: Question) -> Outcome:
+        """Raises what Spark says of a failure."""
         was_stopped = False
         try:
             while self._query.isActive and not was_stopped:
@@ -120,13 +130,15 @@ class _QueryRun:
                 was_stopped = is_stopped()
             if was_stopped:
                 self._wait_for_batch()
+                # It may have been the last one, or have failed.
+                was_stopped = self._query.isActive
         finally:
             self._query.stop()
         if not was_stopped:
             self._query.awaitTermination()
         self._look()
         return Outcome(
-            batch_count=len(self._batches),
+            batch_count=self._batch_count,
             row_count=self._row_count,
             took_s=time.monotonic() - self._began_s,
             lag=self._lag,
@@ -135,21 +147,30 @@ class _QueryRun:
         )
 
     def _wait_for_batch(self) -> None:
-        seen = len(self._seen)
+        last_noted = self._last_noted
         give_up_s = time.monotonic() + STOP_WAIT_MAX_S
         while self._query.isActive and time.monotonic() < give_up_s:
-            if len(self._seen) > seen or not self._query.status["isTriggerActive"]:
+            if self._last_noted != last_noted or not self._query.status["isTriggerActive"]:
                 return
             time.sleep(_POLL_S)
             self._look()
 
     def _look(self) -> None:
-        for each in self._query.recentProgress:
-            found = json.loads(each.json)
-            moment = (found["batchId"], found["timestamp"])
-            if moment not in self._seen:
-                self._seen.add(moment)
-                self._note(found)
+        for each in self._news():
+            self._last_noted = _moment(each)
+            self._note(json.loads(each.json))
+
+    def _news(self) -> "Sequence[StreamingQueryProgress]":
+        """What was not noted yet, in order."""
+        last = self._query.lastProgress
+        if last is None or _moment(last) == self._last_noted:
+            return []
+        if self._last_noted is not None and last.batchId <= self._last_noted[0] + 1:
+            return [last]
+        recent = self._query.recentProgress
+        moments = [_moment(each) for each in recent]
+        known = moments.index(self._last_noted) + 1 if self._last_noted in moments else 0
+        return recent[known:]
 
     def _note(self, found: Mapping[str, Any]) -> None:
         counts = dict(self._counts_of(found))
@@ -160,7 +181,9 @@ class _QueryRun:
         self._row_count += row_count
         if not row_count and not any(counts.values()):
             return
-        self._batches.add(found["batchId"])
+        # One that was found to have nothing to do is told of again, when it has.
+        self._batch_count += found["batchId"] != self._last_batch
+        self._last_batch = found["batchId"]
         batch_s = found["durationMs"].get("triggerExecution", 0) / 1000
         self._on_progress(
             Progress(
@@ -173,6 +196,10 @@ class _QueryRun:
                 counts=counts,
             )
         )
+
+
+def _moment(progress: "StreamingQueryProgress") -> tuple[int, str]:
+    return progress.batchId, progress.timestamp
 
 
 def lag_of(progress: Mapping[str, Any]) -> int | None:
@@ -203,13 +230,19 @@ def observed_count(progress: Mapping[str, Any], observation: str, name: str) -> 
 
 
 def topic_stream(
-    spark: "SparkSession", topic: str, kafka: Mapping[str, str], *, batch_records: int
+    spark: "SparkSession",
+    topic: str,
+    kafka: Mapping[str, str],
+    *,
+    batch_records: int,
+    group: str | None,
 ) -> "DataFrame":
     """All of a topic with its headers, from the beginning, in micro-batches of that many.
 
-    Only what was committed, unless `kafka` says otherwise.
+    Only what was committed, unless `kafka` says otherwise. A `group` is told how far it is.
     """
     options = {
+        **({} if group is None else {"commitGroup": group}),
         **COMMITTED,
         **kafka,
         "subscribe": topic,

@@ -16,6 +16,10 @@ CHECKPOINT = ["--checkpoint", "/nowhere"]
         (["aggregate", "orders", "counts", "--slide", "0s"], "--slide is '0s' but must be more"),
         (["aggregate", "orders", "counts", "--slide", "2m"], "no more than --window, '1m'"),
         (
+            ["aggregate", "orders", "rows", "--to", "parquet", "--guarantee", "exactly-once"],
+            "--guarantee is of what is written to a topic",
+        ),
+        (
             ["replay", "lake", "orders", "--from-offset", "9", "--to-offset", "9"],
             "--to-offset is not behind --from-offset",
         ),

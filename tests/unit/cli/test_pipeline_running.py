@@ -4,14 +4,16 @@ import pytest
 
 from tidelog.base.errors import ConfigError
 from tidelog.cli.pipeline_running import (
+    INTERRUPTED,
     duration_ms,
+    exit_code,
     pairs,
     progress_text,
     rate_per_s,
     size_bytes,
     spark_duration,
 )
-from tidelog.pipeline.running import Progress
+from tidelog.pipeline.running import Outcome, Progress
 
 
 @pytest.mark.parametrize(
@@ -70,3 +72,16 @@ def test_progress_is_a_line() -> None:
         counts={"without_id": 3},
     )
     assert progress_text(progress) == "12,000 rows  5,000/s  lag 1,200  batch 0.8 s  3 without id"
+
+
+@pytest.mark.parametrize(
+    ("is_once", "was_stopped", "expected"),
+    [(True, True, INTERRUPTED), (True, False, 0), (False, True, 0), (False, False, 0)],
+)
+def test_only_what_has_an_end_of_its_own_can_be_interrupted(
+    is_once: bool, was_stopped: bool, expected: int
+) -> None:
+    outcome = Outcome(
+        batch_count=1, row_count=1, took_s=1.0, lag=0, counts={}, was_stopped=was_stopped
+    )
+    assert exit_code(outcome, is_once=is_once) == expected
