@@ -1,5 +1,6 @@
 """Duplicates are dropped, whenever they come, and everything else is kept as it was (X4)."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -13,10 +14,10 @@ from tests.support.clients import NewRecord, StoredRecord, read_committed
 from tests.support.replicated_topics import ReplicatedTopics
 from tests.support.server_process import die_with_parent
 from tests.support.spark_job import ROOT, TIMEOUT_S
-from tidelog.pipeline.dedup import EventTime, dedup_topic
+from tidelog.pipeline.dedup import EventTime, dedup_topic, without_duplicates
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.record_fields import HeaderField, JsonField, RecordField
-from tidelog.pipeline.running import Outcome, Progress, RunTerms
+from tidelog.pipeline.running import Outcome, Progress, RunTerms, topic_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,6 +151,35 @@ def test_a_micro_batch_of_which_brokers_may_know_nothing_any_more_is_refused(
     with pytest.raises(PipelineError, match=r"micro-batch \d+ of .* was begun 11,52\d minutes ago"):
         dedup(spark, topics, source, target, terms)
     assert len(read(topics, target)[0]) == 5
+
+
+def test_ids_of_a_data_frame_are_forgotten_when_the_watermark_has_passed(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    """However long a job goes on, it keeps those of the watermark and of one micro-batch."""
+    hours, ids = 5, 10
+    source = topics.create()
+    for hour in range(hours):
+        at_ms = FIRST_MS + hour * 60 * MINUTE_MS
+        records = [record(n, hour * ids + n, at_ms=at_ms) for n in range(ids)]
+        # The last of each is there twice.
+        topics.send(source, [*records, records[-1]])
+    kafka = {"kafka.bootstrap.servers": topics.bootstrap}
+    rows = topic_stream(spark, source, kafka, batch_records=ids + 1, group=None)
+    unique = without_duplicates(rows, GUID, watermark="10 minutes")
+    assert unique.columns == rows.columns
+    written: list[int] = []
+    query = (
+        unique.writeStream.foreachBatch(lambda frame, _number: written.append(frame.count()))
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    operators = [json.loads(each.json)["stateOperators"] for each in query.recentProgress]
+    kept = [operator["numRowsTotal"] for [operator] in operators]
+    assert written == [ids] * hours + [0]
+    assert kept == [ids, *[2 * ids] * (hours - 1), ids]
 
 
 def test_records_without_an_id_are_kept(

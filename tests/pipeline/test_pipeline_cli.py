@@ -1,6 +1,10 @@
 """`tidelog pipeline` as people type it: tables, JSON, sentences, exit codes (X4, O1)."""
 
 import json
+import os
+import signal
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,8 +12,10 @@ import pytest
 
 from tests.support.clients import NewRecord, read_committed
 from tests.support.replicated_topics import ReplicatedTopics
-from tests.support.spark_job import CONF, CORE_COUNT
+from tests.support.server_process import wait_until
+from tests.support.spark_job import CONF, CORE_COUNT, TIMEOUT_S
 from tidelog.cli import app
+from tidelog.client.groups import Groups
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +45,21 @@ class Typed:
         assert not printed.out
         assert printed.err.count("\n") == 1, printed.err
         return printed.err
+
+    def interrupted(self, *arguments: str, when: Callable[[], bool]) -> int:
+        """The exit code of a command in which somebody presses Ctrl-C, as soon as that is so."""
+
+        def interrupt() -> None:
+            wait_until(when, within_s=TIMEOUT_S, what="the time for Ctrl-C")
+            os.kill(os.getpid(), signal.SIGINT)
+
+        somebody = threading.Thread(target=interrupt)
+        somebody.start()
+        try:
+            return app.run(["pipeline", *arguments, *self._common])
+        finally:
+            somebody.join()
+            self._capture.readouterr()
 
 
 @pytest.fixture
@@ -98,6 +119,28 @@ def test_a_topic_is_archived_checked_and_replayed(
     assert [each.timestamp_ms for each in stored[0]] == [each.timestamp_ms for each in stored[1]]
 
 
+def test_a_job_that_is_interrupted_before_it_is_done_says_so_and_goes_on(
+    typed: Typed, topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    topic, copy = topics.create(), topics.create()
+    topics.send(topic, orders(100))
+    typed.ok("archive", topic, str(tmp_path / "archive"), "--once")
+    replay = ("replay", str(tmp_path / "archive"), copy, "--checkpoint", str(tmp_path / "copied"))
+
+    def copied() -> list[int]:
+        return [each.timestamp_ms for each in read_committed(topics.bootstrap, copy, 0)]
+
+    assert typed.interrupted(*replay, "--rate", "5/s", when=lambda: bool(copied())) == 130
+    assert len(copied()) < 100
+    *_, done = typed.objects(*replay)
+    assert done["stopped"] is False
+    assert copied() == [FIRST_MS + number * 60_000 for number in range(100)]
+    # This one has no end of its own.
+    topics.send(topic, orders(1))
+    typed.ok("archive", topic, str(tmp_path / "archive"), "--once", "--max-delay", "0s")
+    assert typed.interrupted(*replay, "--follow", when=lambda: len(copied()) == 101) == 0
+
+
 def test_an_archive_that_is_not_complete_is_an_answer_of_no(
     typed: Typed, topics: ReplicatedTopics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,10 +161,12 @@ def test_duplicates_are_counted_for_people_and_for_scripts(
     source, target = topics.create(), topics.create()
     topics.send(source, orders(20))
     common = ("--id", "key", "--watermark", "1h", "--checkpoint", str(tmp_path), "--once")
-    *_, done = typed.objects("dedup", source, target, *common)
+    *_, done = typed.objects("dedup", source, target, *common, "--group", f"{source}-unique")
     assert {
         name: done[name] for name in ("rows", "duplicates", "late", "without_id", "written")
     } == {**{"rows": 20, "duplicates": 15, "late": 0, "without_id": 0, "written": 5}}
+    with Groups(topics.bootstrap) as groups:
+        assert [*groups.committed(f"{source}-unique").values()] == [20]
     # Run again with the same checkpoint there is nothing left to do.
     table = typed.ok("dedup", source, target, *common)
     assert table.splitlines()[1].split()[0] == "0"
@@ -134,9 +179,11 @@ def test_windows_are_counted(typed: Typed, topics: ReplicatedTopics, tmp_path: P
     *_, done = typed.objects(
         *("aggregate", source, target, "--window", "10m", "--by", "json:$.id"),
         *("--value", "json:$.id", "--mode", "update", "--checkpoint", str(tmp_path), "--once"),
-        *("--guarantee", "at-least-once"),
+        *("--guarantee", "at-least-once", "--group", f"{source}-counted"),
     )
-    assert (done["rows"], done["late"]) == (20, 0)
+    assert (done["rows"], done["late"], done["without_number"]) == (20, 0, 0)
+    with Groups(topics.bootstrap) as groups:
+        assert [*groups.committed(f"{source}-counted").values()] == [20]
     records = read_committed(topics.bootstrap, target, 0)
     # No transaction has left a marker between them.
     assert [record.offset for record in records] == [*range(len(records))]

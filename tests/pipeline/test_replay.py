@@ -1,5 +1,9 @@
 """An archive becomes a topic again: the same records, in order, once (X4)."""
 
+import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,7 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.clients import NewRecord, StoredRecord, read_committed
+from tests.support.command_line import environment
 from tests.support.replicated_topics import ReplicatedTopics
+from tests.support.server_process import die_with_parent, wait_until
+from tests.support.spark_job import CONF, CORE_COUNT, ROOT, TIMEOUT_S
 from tidelog.pipeline.archive import ArchiveError, ArchiveSettings, archive_topic
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.offsets import count_between, from_checkpoint
@@ -134,6 +141,39 @@ def test_a_replay_that_was_stopped_goes_on_at_its_rate(
     rest = replay(spark, topics, wanted, target, RunTerms(checkpoint=str(tmp_path), is_once=True))
     # The first turn is free, and a micro-batch may have begun when it was stopped.
     assert time.monotonic() - began_s >= (rest.row_count - 3 * 20) / 20
+    assert contents(topics, target) == contents(topics, topic)
+
+
+def test_a_replay_that_was_killed_writes_each_record_once(
+    spark: "SparkSession", topics: ReplicatedTopics, archive: tuple[str, Path], tmp_path: Path
+) -> None:
+    topic, root = archive
+    target = topics.create(partition_count=PARTITIONS)
+    command = subprocess.Popen(
+        [
+            *(sys.executable, "-P", "-m", "tidelog", "pipeline", "replay", str(root), target),
+            *("--checkpoint", str(tmp_path), "--rate", "10/s", "--bootstrap", topics.bootstrap),
+            *("--master", f"local[{CORE_COUNT}]", *CONF),
+        ],
+        cwd=ROOT,
+        env=environment(),
+        start_new_session=True,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl, no lock is taken
+    )
+    try:
+        wait_until(lambda: any(contents(topics, target)), within_s=TIMEOUT_S, what="some is there")
+    finally:
+        # Its Java too, at whatever both are doing.
+        os.killpg(command.pid, signal.SIGKILL)
+        command.wait()
+    assert sum(map(len, contents(topics, target))) < PARTITIONS * COUNT
+    replay(
+        spark,
+        topics,
+        Replay(root=str(root)),
+        target,
+        RunTerms(checkpoint=str(tmp_path), is_once=True),
+    )
     assert contents(topics, target) == contents(topics, topic)
 
 
