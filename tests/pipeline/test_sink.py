@@ -127,6 +127,13 @@ def test_what_cannot_be_written_is_named_before_anything_is(
         )
 
 
+def test_a_wrong_option_of_a_written_stream_is_named(copies: "Copies") -> None:
+    copies.fill(1)
+    with pytest.raises(Exception, match="OptionError: deliveryGuarantee is 'never'") as told:
+        copies.run(guarantee="never")
+    assert "Traceback" not in str(told.value)
+
+
 def test_a_batch_leaves_no_groups_behind(frame: "DataFrame", topics: ReplicatedTopics) -> None:
     topic = topics.create()
     options = {"topic": topic, "transactionalIdPrefix": topic}
