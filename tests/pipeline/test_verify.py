@@ -1,5 +1,6 @@
 """X5: `verify` finds one wrong record among very many, and says of clean data that it is clean."""
 
+import gzip
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,7 @@ from tidelog.base.ids import TopicPartition
 from tidelog.cli import app
 from tidelog.client.ledger import record_checksum
 from tidelog.client.record_fields import DEFAULT_ID_FIELD
-from tidelog.pipeline.errors import OptionError
+from tidelog.pipeline.errors import OptionError, PipelineError
 from tidelog.pipeline.rows import ddl
 from tidelog.pipeline.segments import choose_replicas, find_partitions
 from tidelog.pipeline.verify import Problem, VerifyReport, compare_replicas, read_ledger, verify
@@ -283,6 +284,55 @@ def test_log_without_headers_is_refused(spark: "SparkSession") -> None:
 def test_ledger_that_is_not_there_is_named(spark: "SparkSession") -> None:
     with pytest.raises(OptionError, match="/no/such/ledger does not exist"):
         read_ledger(spark, ["/no/such/ledger"])
+
+
+def _line(record_id: str) -> bytes:
+    return json.dumps({"topic": "orders", "id": record_id}).encode()
+
+
+def test_lines_are_found_wherever_they_are_and_no_half_of_one_is_silent(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    """In a folder whose name is a pattern to Spark, beside one that the pattern fits."""
+    folder = tmp_path / "host [a]"
+    files = {
+        folder / "windows.jsonl": b"\xef\xbb\xbf"
+        + _line("bom")
+        + b"\r\n"
+        + _line("crlf")
+        + b"\r\n",
+        folder / "glued.jsonl": _line("first") + _line("unheard") + b"\n" + _line("a}{b"),
+        folder / "torn.jsonl": _line("whole") + b"\n" + bytes(100) + b"\n" + _line("half")[:-3],
+        folder / "garbage.jsonl": bytes(range(128, 256)) + b"\n" + _line("x" * 3_000_000),
+        folder / "day" / "hour" / "packed.jsonl.gz": gzip.compress(_line("below")),
+        folder / "_SUCCESS": b"",
+        tmp_path / "host a" / "other.jsonl": _line("other"),
+    }
+    for path, data in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    rows = read_ledger(spark, [str(folder)]).select("topic", "id").collect()
+    ids = sorted(bytes(row["id"]).decode() for row in rows if row["topic"] is not None)
+    assert ids == ["a}{b", "below", "bom", "crlf", "first", "whole", "x" * 3_000_000]
+    assert [row["id"] for row in rows if row["topic"] is None] == [None] * 4
+
+
+def test_ledger_that_is_cut_off_amid_its_compression_is_named(small: Small, tmp_path: Path) -> None:
+    whole = gzip.compress(b"\n".join(_line(str(number)) for number in range(5_000)))
+    cut = tmp_path / "cut.jsonl.gz"
+    cut.write_bytes(whole[: len(whole) // 2])
+    small.record("a", 0)
+    with pytest.raises(PipelineError, match=f"{cut} cannot be read: Unexpected end of input"):
+        small.verify()
+
+
+def test_ledger_with_a_name_that_spark_passes_over_is_refused(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    path = tmp_path / "_ledger.jsonl"
+    path.write_bytes(_line("a"))
+    with pytest.raises(OptionError, match=f"the ledger {path} has a name that Spark passes over"):
+        read_ledger(spark, [str(path)])
 
 
 # -- a real cluster --------------------------------------------------------------------------------

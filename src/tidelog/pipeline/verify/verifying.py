@@ -1,14 +1,18 @@
 """`verify`: a ledger against a log, down to a report (X5)."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
 from tidelog.base.ids import TopicPartition
 from tidelog.client.record_fields import DEFAULT_ID_FIELD, RecordField
-from tidelog.pipeline.errors import OptionError
+from tidelog.pipeline.errors import OptionError, PipelineError
+from tidelog.pipeline.running import failure_of
 from tidelog.pipeline.verify.columns import OFFSET_BITS, OFFSET_MAX
 from tidelog.pipeline.verify.matching import Flag, match
 from tidelog.pipeline.verify.report import (
@@ -34,6 +38,9 @@ _PROBLEMS: Final = {
     Problem.MOVED: Flag.MOVED,
     Problem.UNEXPECTED: Flag.UNEXPECTED,
 }
+_UNREAD: Final = re.compile(
+    r"FAILED_READ_FILE\S* Encountered error while reading file (?:file://)?(.+?)\.\s+SQLSTATE"
+)
 _ALL_PROBLEMS: Final = int(sum(_PROBLEMS.values()))
 _OF_AN_EXAMPLE: Final = (
     "id",
@@ -60,7 +67,8 @@ def verify(
 
     `ledger` is what `read_ledger` gives; `log` are rows of `format("tidelog")` with headers. Both
     are read once. Topics that are not in both are judged as well: leave them out before. What was
-    acknowledged below `log_starts` may be gone. Raises OptionError for a log without headers.
+    acknowledged below `log_starts` may be gone. Raises OptionError for a log without headers, and
+    PipelineError for a file that cannot be read.
     """
     if "headers" not in log.columns:
         raise OptionError("the log has no headers, which checksums are of: set includeHeaders")
@@ -74,7 +82,18 @@ def verify(
         F.sum(F.col("is_acknowledged").cast("long")).alias("acknowledged"),
         F.min_by(F.struct(*_OF_AN_EXAMPLE), order, k=examples).alias("examples"),
     )
-    return _report(summed.collect(), frozenset(allowed), examples)
+    return _report(_collected(summed), frozenset(allowed), examples)
+
+
+def _collected(rows: "DataFrame") -> "list[Row]":
+    """Raises PipelineError naming a file that ends too early, as a `.gz` that was cut off."""
+    try:
+        return rows.collect()
+    except (Py4JJavaError, PySparkException) as error:
+        unread = _UNREAD.search(str(error))
+        if unread is None:
+            raise
+        raise PipelineError(f"{unread[1]} cannot be read: {failure_of(str(error))}") from error
 
 
 def _report(rows: Iterable["Row"], allowed: frozenset[Problem], examples: int) -> VerifyReport:
