@@ -13,8 +13,11 @@ import pytest
 from tests.support.clients import NewRecord, delete_records, read_committed
 from tests.support.replicated_topics import ReplicatedTopics
 from tests.support.server_process import die_with_parent, wait_until
-from tests.support.spark_job import ROOT, TIMEOUT_S
+from tests.support.spark_job import CONF, CORE_COUNT, ROOT, TIMEOUT_S
+from tidelog.cli import app
+from tidelog.cli.pipeline_running import INTERRUPTED
 from tidelog.client.admin import Admin
+from tidelog.client.groups import Groups
 from tidelog.pipeline.archive import (
     ArchiveError,
     ArchiveSettings,
@@ -25,10 +28,12 @@ from tidelog.pipeline.archive import (
 )
 from tidelog.pipeline.archive.chunk_writer import run_of
 from tidelog.pipeline.archive.errors import ArchiveTaken
+from tidelog.pipeline.archive.json_values import with_parsed_values, with_written_values
 from tidelog.pipeline.archive.manifest_log import ManifestLog, manifest_of
 from tidelog.pipeline.archive.planning import MERGED_COUNT
 from tidelog.pipeline.errors import DataLoss, OptionError
-from tidelog.pipeline.replay import Replay, replayed
+from tidelog.pipeline.replay import Replay, replay_archive, replayed
+from tidelog.pipeline.running import Progress, RunTerms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,7 +118,11 @@ def test_a_missing_file_and_a_missing_chunk_are_found(
 ) -> None:
     topic = filled(topics, 30)
     archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
-    report = check_archive(spark, str(tmp_path))
+    told: list[tuple[int, int]] = []
+    report = check_archive(
+        spark, str(tmp_path), on_progress=lambda done, of_all: told.append((done, of_all))
+    )
+    assert (told[0], told[-1]) == ((0, 6), (6, 6))
     assert report.is_complete
     assert [each.record_count for each in report.partitions] == [30, 30]
     victim, *_ = parquet_files(tmp_path)
@@ -141,7 +150,12 @@ def test_many_small_runs_leave_few_files(
     assert written == 5 * run_count
     assert check_archive(spark, str(tmp_path)).is_complete
     assert places(spark, tmp_path) == [(0, offset) for offset in range(5 * run_count)]
-    assert open_archive(spark, settings(topics, topic, tmp_path)).compact() > 0
+    archiver = open_archive(spark, settings(topics, topic, tmp_path))
+    small = archiver.small_chunk_count()
+    assert archiver.compact(is_stopped=lambda: True) == 0
+    told: list[tuple[int, int]] = []
+    assert archiver.compact(on_progress=lambda done, of_all: told.append((done, of_all))) == small
+    assert told[-1] == (small, small) != (0, 0)
     assert sum(1 for _ in manifest_of(str(tmp_path)).files()) == 1
     assert places(spark, tmp_path) == [(0, offset) for offset in range(5 * run_count)]
 
@@ -174,6 +188,107 @@ def test_little_waits_in_the_topic_until_it_is_old_enough(
     done = archiver.step(takes_all=False)
     assert done is not None
     assert (done.record_count, archiver.lag) == (20, 0)
+
+
+def test_offsets_without_any_record_are_archived(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    topic = topics.create()
+    topics.send_aborted(topic, NewRecord(b"key", b"taken back", FIRST_MS, ()))
+    outcome, archiver = archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
+    assert (outcome.row_count, outcome.lag) == (0, 0)
+    assert archiver.manifest.next_offsets() == {0: 2}
+    assert check_archive(spark, str(tmp_path)).is_complete
+
+
+SMALL_BYTES = 1_000
+"""Files of that size have a few records, so that a run takes more than one step."""
+
+
+def test_what_is_sent_while_a_run_takes_what_is_there_is_left_to_the_next(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    topic = filled(topics, 20)
+    wanted = settings(topics, topic, tmp_path, target_bytes=SMALL_BYTES)
+    seen: list[int] = []
+
+    def send_more(_progress: Progress) -> None:
+        if len(seen) < 10:
+            send(topics, topic, 10)
+        seen.append(1)
+
+    outcome, _ = archive_topic(spark, wanted, is_once=True, on_progress=send_more)
+    assert len(seen) > 1
+    assert (outcome.row_count, outcome.lag, outcome.was_stopped) == (PARTITIONS * 20, 0, False)
+    assert places(spark, tmp_path) == all_places(20)
+    outcome, _ = archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
+    assert outcome.row_count == PARTITIONS * 10 * len(seen)
+    assert places(spark, tmp_path) == all_places(20 + 10 * len(seen))
+
+
+@pytest.fixture
+def interrupting_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C is typed whenever something was archived."""
+    commit = ManifestLog.commit
+
+    def interrupted(self: ManifestLog, **arguments: Any) -> Any:
+        made = commit(self, **arguments)
+        if arguments["added"]:
+            os.kill(os.getpid(), signal.SIGINT)
+        return made
+
+    monkeypatch.setattr(ManifestLog, "commit", interrupted)
+
+
+@pytest.mark.usefixtures("spark", "interrupting_commit")
+def test_only_a_run_that_has_an_end_is_not_done_when_it_is_interrupted(
+    topics: ReplicatedTopics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = filled(topics, 40)
+    command = [
+        *("pipeline", "archive", topic, str(tmp_path), "--target-size", f"{SMALL_BYTES}"),
+        *("--bootstrap", topics.bootstrap, "--master", f"local[{CORE_COUNT}]", *CONF, "--json"),
+    ]
+
+    def last_word() -> tuple[bool, bool]:
+        done = json.loads(capsys.readouterr().out.splitlines()[-1])
+        return done["stopped"], done["lag"] > 0
+
+    assert app.run([*command, "--once"]) == INTERRUPTED
+    assert last_word() == (True, True)
+    assert app.run([*command, "--max-delay", "0s"]) == 0
+    assert last_word() == (True, True)
+    # All of it in one step: it is done, whoever has asked for its end meanwhile.
+    assert app.run([*command, "--once", "--target-size", "1MB"]) == 0
+    assert last_word() == (False, False)
+
+
+def test_a_group_is_told_how_far_the_archive_is(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    """Also of the last files of a run that ends, and of aborted records behind them."""
+    topic = filled(topics, 20)
+    topics.send_aborted(topic, NewRecord(b"key", b"taken back", FIRST_MS, ()))
+    group = f"{topic}-archive"
+    wanted = settings(topics, topic, tmp_path, target_bytes=SMALL_BYTES)
+    seen: list[dict[int, int | None]] = []
+    archive_topic(
+        spark,
+        wanted,
+        is_once=True,
+        group=group,
+        on_progress=lambda _progress: seen.append(lags(topics, group)),
+    )
+    assert len(seen) > 1
+    assert seen[0] != seen[-1]
+    assert lags(topics, group) == dict.fromkeys(range(PARTITIONS), 0)
+
+
+def lags(topics: ReplicatedTopics, group: str) -> dict[int, int | None]:
+    """Of each partition, as `tidelog groups describe` says."""
+    with Groups(topics.bootstrap) as groups:
+        positions = groups.positions(groups.require(group))
+    return {each.key.partition: each.lag for each in positions}
 
 
 @pytest.fixture
@@ -272,25 +387,94 @@ def test_json_has_columns_and_what_does_not_fit_is_kept(
     spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
 ) -> None:
     topic = topics.create()
+    target = topics.create()
     values = [
-        b'{"id": 1, "name": "a"}',
+        b'{"id":1,"name":"a"}',
         b"not json",
-        b'{"id": "x"}',
+        b'{"id":"x"}',
         b'{"id": 2, "more": true}',
         None,
     ]
     topics.send(topic, [NewRecord(None, value, FIRST_MS, ()) for value in values])
-    schema = "id BIGINT, name STRING"
-    archive_topic(spark, settings(topics, topic, tmp_path, value_schema=schema), is_once=True)
-    frame = archived(spark, str(tmp_path))
+    schema, root = "id BIGINT, name STRING", tmp_path / "archive"
+    outcome, _ = archive_topic(
+        spark, settings(topics, topic, root, value_schema=schema), is_once=True
+    )
+    assert outcome.counts["unparsed"] == 3
+    frame = archived(spark, str(root))
     assert frame is not None
     rows = frame.orderBy("offset").collect()
     parsed = [None if row["value"] is None else tuple(row["value"]) for row in rows]
     assert parsed == [(1, "a"), None, None, (2, None), None]
     unparsed = [None if row["unparsed"] is None else bytes(row["unparsed"]) for row in rows]
-    assert unparsed == [None, b"not json", b'{"id": "x"}', None, None]
+    assert unparsed == [None, b"not json", b'{"id":"x"}', b'{"id": 2, "more": true}', None]
+    replay_archive(
+        spark,
+        Replay(root=str(root)),
+        target=target,
+        kafka={"kafka.bootstrap.servers": topics.bootstrap},
+        terms=RunTerms(checkpoint=str(tmp_path / "replayed"), is_once=True),
+    )
+    assert [each.value for each in read_committed(topics.bootstrap, target, 0)] == values
     with pytest.raises(OptionError, match="has another schema of its own: id BIGINT"):
-        open_archive(spark, settings(topics, topic, tmp_path, value_schema="id STRING"))
+        open_archive(spark, settings(topics, topic, root, value_schema="id STRING"))
+
+
+SAID_BY_COLUMNS = [
+    b'{"id":1,"amount":1.5}',
+    b' { "amount" : 1.5,\n\t"id":1 } ',
+    b' { "id" : 1,\r\n\t"amount":1.5 } ',
+    b"{}",
+    b'{"text":"a b\\n\\"c\\" \xc3\xa9\xf0\x9f\x98\x80"}',
+    b'{"items":[{"x":1},null,{"x":2}]}',
+    b'{"items":[]}',
+    b'{"at":"2026-11-18T00:00:00.000Z"}',
+]
+NOT_SAID_BY_COLUMNS = [
+    b"",
+    b"null",
+    b'[{"id":1}]',
+    b'{"id":1',
+    b'{"id":1}{"id":2}',
+    b'{"id":1} behind it',
+    b'{"id":1},0]',
+    b"{'id':1}",
+    b'{"id":1,"id":2}',
+    b'{"id":2,"id":2}',
+    b'{"Id":1}',
+    b'{"id":1,"text":null}',
+    b'{"id":1.0}',
+    b'{"id":12345678901234567890}',
+    b'{"amount":1}',
+    b'{"amount":1.50}',
+    b'{"amount":1e3}',
+    b'{"amount":0.12345678901234567890}',
+    b'{"amount":%s}' % (b"1234567890" * 5),
+    b'{"text":1}',
+    b'{"text":"\\u00e9"}',
+    b'{"text":"\xff"}',
+    b'{"items":[{"x":1,"y":2}]}',
+    b'{"items":{"x":1}}',
+    b'{"at":"2026-11-18T01:00:00+01:00"}',
+]
+
+
+def test_bytes_are_kept_of_all_that_columns_do_not_say(spark: "SparkSession") -> None:
+    """So that what is written back is what was there, but for spaces and the order of fields."""
+    values = [*SAID_BY_COLUMNS, *NOT_SAID_BY_COLUMNS, None]
+    rows = spark.createDataFrame([(value, value) for value in values], "was BINARY, value BINARY")
+    schema = "id BIGINT, amount DOUBLE, text STRING, items ARRAY<STRUCT<x: BIGINT>>, at TIMESTAMP"
+    parsed = with_parsed_values(rows, schema)
+    kept = parsed.withColumn("is_kept", parsed["unparsed"].isNotNull())
+    found = [
+        (row["was"], row["is_kept"], row["value"]) for row in with_written_values(kept).collect()
+    ]
+    assert [was for was, is_kept, _ in found if is_kept] == NOT_SAID_BY_COLUMNS
+    for was, is_kept, written in found:
+        if is_kept or was is None:
+            assert written == was
+        else:
+            assert json.loads(written) == json.loads(was)
 
 
 def test_a_schema_is_found_once_and_kept(
@@ -305,7 +489,8 @@ def test_a_schema_is_found_once_and_kept(
     assert manifest_of(str(tmp_path)).info.value_schema == "id BIGINT"
     frame = archived(spark, str(tmp_path))
     assert frame is not None
-    assert sorted(row["value"]["id"] for row in frame.collect()) == [1, 2]
+    rows = sorted((row["value"]["id"], row["unparsed"]) for row in frame.collect())
+    assert rows == [(1, None), (2, b'{"id": 2, "later": true}')]
 
 
 def test_fields_may_have_any_name(
@@ -313,7 +498,7 @@ def test_fields_may_have_any_name(
 ) -> None:
     """Also those that Spark would not take without quotes, however deep."""
     topic = topics.create()
-    text = '{"order-id": 1, "by": {"first-name": "a", "x.y": [{"z z": 2}]}}'
+    text = '{"order-id":1,"by":{"first-name":"a","x.y":[{"z z":2,"a":3}]},"at":4}'
     topics.send(topic, [NewRecord(None, text.encode(), FIRST_MS, ())])
     wanted = settings(topics, topic, tmp_path, value_schema="infer")
     archive_topic(spark, wanted, is_once=True)
@@ -321,6 +506,9 @@ def test_fields_may_have_any_name(
     assert frame is not None
     [row] = frame.collect()
     assert row["value"].asDict(recursive=True) == json.loads(text)
+    # In the order that they have, so that nothing else is to be kept.
+    [written] = with_written_values(frame).collect()
+    assert (row["unparsed"], written["value"]) == (None, text.encode())
     assert "value" in replayed(spark, Replay(root=str(tmp_path))).columns
 
 
@@ -366,6 +554,30 @@ def test_records_that_retention_took_are_a_reason_to_stop(
     with pytest.raises(DataLoss, match="begins at 15, but was archived up to 10"):
         archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
     archive_topic(spark, settings(topics, topic, tmp_path, allows_loss=True), is_once=True)
+    [problem] = check_archive(spark, str(tmp_path)).problems
+    assert problem == "partition 0: offsets 10 to 14 were not archived"
+
+
+def test_records_that_retention_takes_while_they_are_read_end_no_run_that_may_lose_them(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    topic = topics.create()
+    topics.send(topic, records(10))
+    archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
+    topics.send(topic, records(10, first=10))
+    asked: list[float] = []
+
+    def clock_s() -> float:
+        """Asked when a step begins, and when it knows where the topic begins."""
+        asked.append(0.0)
+        if len(asked) == 2:
+            delete_records(topics.bootstrap, topic, 0, 15)
+        return 0.0
+
+    lossy = settings(topics, topic, tmp_path, allows_loss=True, max_delay_s=0.0)
+    done = open_archive(spark, lossy, clock_s=clock_s).step(takes_all=False)
+    assert done is not None
+    assert done.record_count == 5
     [problem] = check_archive(spark, str(tmp_path)).problems
     assert problem == "partition 0: offsets 10 to 14 were not archived"
 

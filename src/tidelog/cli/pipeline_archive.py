@@ -1,20 +1,33 @@
 """`tidelog pipeline archive`: a topic as Parquet files, exactly once."""
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidelog.base.errors import ConfigError
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
-from tidelog.cli.output import print_heading, print_json, print_line, print_table, size_text
+from tidelog.cli.output import (
+    is_terminal,
+    print_heading,
+    print_json,
+    print_line,
+    print_table,
+    size_text,
+)
 from tidelog.cli.pipeline_running import (
+    INTERRUPTED,
     ConfOption,
+    GroupOption,
     Job,
     KafkaOption,
     MasterOption,
     OnceOption,
     Running,
     duration_ms,
+    exit_code,
     print_outcome,
     running,
     size_bytes,
@@ -47,14 +60,17 @@ def run(
     ] = "128MB",
     max_delay: Annotated[
         str,
-        typer.Option(metavar="TIME", help="How long records may wait for a file to be worth it."),
+        typer.Option(
+            metavar="TIME",
+            help="How long records may wait for a file to be worth it; none do with --once.",
+        ),
     ] = "10m",
     values: Annotated[
         str | None,
         typer.Option(
             metavar="raw|json|DDL",
             help="Values as they are, or as JSON of the schema that records have or that is given "
-            "('id BIGINT, name STRING').",
+            "('id BIGINT, name STRING'), with the bytes of those that it does not say all of.",
             show_default="as the archive has them; raw in a new one",
         ),
     ] = None,
@@ -65,6 +81,7 @@ def run(
     allow_loss: Annotated[
         bool, typer.Option("--allow-loss", help="Go on behind records that retention has removed.")
     ] = False,
+    group: GroupOption = None,
     kafka: KafkaOption = [],  # noqa: B006 - typer copies it
     conf: ConfOption = [],  # noqa: B006
     as_json: JsonOption = False,
@@ -72,8 +89,9 @@ def run(
     """Write a topic to Parquet files by date and hour, each record once.
 
     Files are written when there is enough for one, or when records have waited for long enough;
-    small ones are merged later. What counts is what the manifest names. A run may be killed at any
-    point; the next one goes on where the manifest ends. Exit 1 if --check finds anything.
+    with --once, of all that is there when it starts, however little. Small ones are merged later.
+    What counts is what the manifest names. A run may be killed at any point; the next one goes on
+    where the manifest ends. Exit 1 if --check finds anything.
     """
     if compact and check:
         raise ConfigError("--compact and --check cannot be asked for at once")
@@ -111,18 +129,20 @@ def run(
             run.spark,
             settings,
             is_once=is_once,
+            group=group,
             on_progress=run.show,
             is_stopped=run.is_stopped,
         )
     _show(job, archiver, outcome, settings)
-    return 0
+    return exit_code(outcome, is_once=is_once)
 
 
 def _check(job: Job, target: str, checkpoint: str | None) -> int:
     with running(job) as run:
         from tidelog.pipeline.archive import check_archive  # noqa: PLC0415 - loads pyarrow
 
-        report = check_archive(run.spark, target, manifest_root=checkpoint)
+        with _bar(job, "checked", "files") as show:
+            report = check_archive(run.spark, target, manifest_root=checkpoint, on_progress=show)
     _show_report(report, as_json=job.is_json)
     return 0 if report.is_complete else 1
 
@@ -138,14 +158,38 @@ def _compact(job: Job, run: Running, settings: "ArchiveSettings") -> int:
 
     archiver = open_archive(run.spark, settings)
     before = sum(1 for _ in archiver.manifest.files())
-    merged = archiver.compact()
+    small = archiver.small_chunk_count()
+    with _bar(job, "merged", "chunks") as show:
+        merged = archiver.compact(on_progress=show, is_stopped=run.is_stopped)
     now = sum(1 for _ in archiver.manifest.files())
     if job.is_json:
         done = {"done": True, "pipeline": "archive"}
         print_json({**done, "merged": merged, "files_before": before, "files": now})
     else:
         print_table(["CHUNKS MERGED", "FILES BEFORE", "FILES NOW"], [[merged, before, now]])
-    return 0
+    return 0 if merged == small else INTERRUPTED
+
+
+@contextmanager
+def _bar(job: Job, done: str, things: str) -> Iterator[Callable[[int, int], None]]:
+    """How many there are of all, for a person who waits."""
+    if job.is_json or not is_terminal(sys.stderr):
+        yield lambda _done, _all: None
+        return
+    from rich import progress  # noqa: PLC0415 - only for terminals
+    from rich.console import Console  # noqa: PLC0415
+
+    columns = (
+        progress.SpinnerColumn(),
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn(things),
+        progress.TimeElapsedColumn(),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as drawn:
+        task = drawn.add_task(f"{job.name}: {done}", total=None)
+        yield lambda count, of_all: drawn.update(task, completed=count, total=of_all)
 
 
 def _show(job: Job, archiver: "Archiver", outcome: "Outcome", settings: "ArchiveSettings") -> None:

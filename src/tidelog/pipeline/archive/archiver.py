@@ -13,7 +13,7 @@ import json
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,7 +22,13 @@ from tidelog.base.ids import TopicPartition
 from tidelog.client.topic_offsets import TopicOffsets
 from tidelog.pipeline.archive.chunk_writer import WriteTerms, run_of
 from tidelog.pipeline.archive.compaction import Merge, merged
-from tidelog.pipeline.archive.data_source import FORMAT, ArchiveDataSource, ChunkJob, written_chunks
+from tidelog.pipeline.archive.data_source import (
+    FORMAT,
+    ArchiveDataSource,
+    ChunkJob,
+    Written,
+    what_was_written,
+)
 from tidelog.pipeline.archive.errors import ArchiveError
 from tidelog.pipeline.archive.files import ArchiveFiles
 from tidelog.pipeline.archive.json_values import (
@@ -49,6 +55,7 @@ from tidelog.pipeline.errors import DataLoss, OptionError
 from tidelog.pipeline.kafka_settings import COMMITTED
 from tidelog.pipeline.offsets import to_checkpoint
 from tidelog.pipeline.ranges import OffsetRange, cut, ranges_between
+from tidelog.pipeline.running import Question
 from tidelog.pipeline.source_cluster import SourceCluster
 from tidelog.pipeline.source_options import stream_options
 
@@ -60,8 +67,13 @@ MAX_DELAY_S: Final = 600.0
 INFER: Final = "infer"
 RAW: Final = "raw"
 
+CountWatch = Callable[[int, int], None]
+"""Told how many there are of all that are to be."""
+
 _CHUNKS_PER_CORE: Final = 2
 _ASKED_WITHIN_S: Final = 10.0
+# Where retention is faster than that again and again, nothing is left to be archived.
+_OVERTAKEN_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +109,8 @@ class Round:
     chunk_count: int
     merged_count: int
     """Chunks that became one of fewer."""
+    unparsed_count: int
+    """Records whose bytes were kept, since the columns do not say everything of them."""
     took_s: float
 
 
@@ -215,9 +229,14 @@ class Archiver:
         options = {**settings.source, "subscribe": settings.topic}
         self._cluster = SourceCluster(stream_options(options))
         self._allows_loss = settings.allows_loss
+        self._fixed_ends: dict[int, int] | None = None
         self.manifest = manifest
         self.lag = 0
-        """Offsets that were not archived when it was last looked."""
+        """Offsets that were not archived when it was last looked, up to where it is to end."""
+
+    def fix_ends(self) -> None:
+        """From now on go no further than where the topic ends now, whatever else is sent to it."""
+        self._fixed_ends = self._ends()
 
     def step(self, *, takes_all: bool) -> Round | None:
         """Archive something, and merge what is due; None if there was nothing to take.
@@ -225,34 +244,53 @@ class Archiver:
         `takes_all`: however little there is. Raises DataLoss, ArchiveError, ClientError.
         """
         began_s = self._clock_s()
-        backlogs = self._backlogs(takes_all=takes_all)
-        fill = chunk_offsets(self.manifest, target_bytes=self._settings.target_bytes)
-        chunk_count_max = _CHUNKS_PER_CORE * self._spark.sparkContext.defaultParallelism
-        ends = taken(backlogs, chunk_offsets=fill, chunk_count_max=chunk_count_max)
-        if not ends:
+        written = self._written_next(takes_all=takes_all)
+        if written is None:
             return None
-        starts = {partition: backlogs[partition].start_offset for partition in ends}
-        chunks = self._write(starts, ends, fill)
+        chunks = written.chunks
         # Ids never come back: all that was read is of the topic that is there now.
         topic_id = _topic_id(self._settings)
         _require_same_topic(self._settings, self.manifest.info, topic_id)
         info = replace(self.manifest.info, topic_id=topic_id or self.manifest.info.topic_id)
         self._commit(info=info, added=chunks, removed=())
-        self.lag -= sum(ends[partition] - starts[partition] for partition in ends)
-        for partition in ends:
-            self._waiting_since_s.pop(partition, None)
+        self.lag -= sum(chunk.offset_count for chunk in chunks)
+        for chunk in chunks:
+            self._waiting_since_s.pop(chunk.partition, None)
         return Round(
             record_count=sum(chunk.record_count for chunk in chunks),
             size_bytes=sum(chunk.size_bytes for chunk in chunks),
             file_count=sum(len(chunk.files) for chunk in chunks),
             chunk_count=len(chunks),
             merged_count=self._merge_due(),
+            unparsed_count=written.unparsed_count,
             took_s=self._clock_s() - began_s,
         )
 
-    def compact(self) -> int:
-        """Merge all that is small, as far as its neighbours allow; returns how many chunks."""
-        return self._merge(all_merges(self.manifest, target_bytes=self._settings.target_bytes))
+    def compact(
+        self,
+        *,
+        on_progress: CountWatch = lambda _done, _all: None,
+        is_stopped: Question = lambda: False,
+    ) -> int:
+        """Merge all that is small, as far as its neighbours allow; returns how many chunks.
+
+        In portions, each of which is a commit. Who is asked to stop ends behind one.
+        """
+        due = self._all_merges()
+        portion = _CHUNKS_PER_CORE * self._spark.sparkContext.defaultParallelism
+        chunk_count = sum(len(chunks) for chunks in due)
+        merged_count = 0
+        on_progress(0, chunk_count)
+        for first in range(0, len(due), portion):
+            if is_stopped():
+                break
+            merged_count += self._merge(due[first : first + portion])
+            on_progress(merged_count, chunk_count)
+        return merged_count
+
+    def small_chunk_count(self) -> int:
+        """How many chunks `compact` would merge."""
+        return sum(len(chunks) for chunks in self._all_merges())
 
     def clean(self) -> int:
         """Remove files that no manifest names and nobody can commit any more.
@@ -274,16 +312,12 @@ class Archiver:
 
     def _backlogs(self, *, takes_all: bool) -> dict[int, Backlog]:
         done = self.manifest.next_offsets()
-        topic = self._settings.topic
-        found_ends = self._cluster.ends_behind(
-            {TopicPartition(topic, partition): at for partition, at in done.items()}
-        )
-        ends = {each.partition: at for each, at in found_ends.items()}
-        starts = self._cluster.starts(frozenset(found_ends))
-        begins = {each.partition: at for each, at in starts.items()}
+        ends = self._ends() if self._fixed_ends is None else self._fixed_ends
+        begins = self._begins(ends)
         found = {
             partition: Backlog(
-                self._start(partition, done.get(partition), begins[partition], end),
+                # Retention may have gone beyond an end that was fixed a while ago.
+                min(self._start(partition, done.get(partition), begins[partition], end), end),
                 end,
                 takes_all or self._has_waited(partition),
             )
@@ -291,6 +325,19 @@ class Archiver:
         }
         self.lag = sum(each.size for each in found.values())
         return {partition: each for partition, each in found.items() if each.size > 0}
+
+    def _ends(self) -> dict[int, int]:
+        topic = self._settings.topic
+        done = self.manifest.next_offsets()
+        ends = self._cluster.ends_behind(
+            {TopicPartition(topic, partition): at for partition, at in done.items()}
+        )
+        return {each.partition: at for each, at in ends.items()}
+
+    def _begins(self, partitions: Iterable[int]) -> dict[int, int]:
+        topic = self._settings.topic
+        found = self._cluster.starts(frozenset(TopicPartition(topic, each) for each in partitions))
+        return {each.partition: at for each, at in found.items()}
 
     def _start(self, partition: int, done: int | None, begins: int, end: int) -> int:
         if done is None:
@@ -325,9 +372,34 @@ class Archiver:
             target_bytes=self._settings.target_bytes,
         )
 
-    def _write(
-        self, starts: Mapping[int, int], ends: Mapping[int, int], fill: int
-    ) -> tuple[Chunk, ...]:
+    def _written_next(self, *, takes_all: bool) -> Written | None:
+        """What is to be taken now; None if there is nothing.
+
+        Of records that retention removes between planning and reading, the read is to fail rather
+        than to leave them out: chunks would say that they have them. What is there still is planned
+        anew then, with the hole that it leaves, if holes are allowed.
+        """
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - needs the extra
+
+        fill = chunk_offsets(self.manifest, target_bytes=self._settings.target_bytes)
+        chunk_count_max = _CHUNKS_PER_CORE * self._spark.sparkContext.defaultParallelism
+        overtaken_count = 0
+        while True:
+            backlogs = self._backlogs(takes_all=takes_all)
+            ends = taken(backlogs, chunk_offsets=fill, chunk_count_max=chunk_count_max)
+            if not ends:
+                return None
+            starts = {partition: backlogs[partition].start_offset for partition in ends}
+            try:
+                return self._write(starts, ends, fill)
+            except PySparkException:
+                overtaken_count += 1
+                begins = self._begins(starts)
+                is_overtaken = any(begins[each] > start for each, start in starts.items())
+                if not is_overtaken or overtaken_count == _OVERTAKEN_MAX:
+                    raise
+
+    def _write(self, starts: Mapping[int, int], ends: Mapping[int, int], fill: int) -> Written:
         topic = self._settings.topic
         start = {TopicPartition(topic, partition): at for partition, at in starts.items()}
         end = {TopicPartition(topic, partition): at for partition, at in ends.items()}
@@ -341,13 +413,14 @@ class Archiver:
                 "startingOffsets": json.dumps(to_checkpoint(start)),
                 "endingOffsets": json.dumps(to_checkpoint(end)),
                 "maxRecordsPerPartition": str(fill),
+                "failOnDataLoss": "true",
             },
         )
         if self.manifest.info.value_schema is not None:
             rows = with_parsed_values(rows, self.manifest.info.value_schema)
         return self._written(rows, ranges)
 
-    def _written(self, rows: "DataFrame", ranges: list[OffsetRange]) -> tuple[Chunk, ...]:
+    def _written(self, rows: "DataFrame", ranges: list[OffsetRange]) -> Written:
         with tempfile.TemporaryDirectory(prefix="tidelog-archive-") as folder:
             job = ChunkJob(
                 terms=self._terms(),
@@ -355,7 +428,7 @@ class Archiver:
                 receipt=str(Path(folder, "receipt.json")),
             )
             rows.write.format(FORMAT).options(**job.to_options()).mode("append").save()
-            return written_chunks(job)
+            return what_was_written(job)
 
     def _merge_due(self) -> int:
         """Again and again: what was merged may be one of many of its size now."""
@@ -363,6 +436,9 @@ class Archiver:
         while due := due_merges(self.manifest, target_bytes=self._settings.target_bytes):
             count += self._merge(due)
         return count
+
+    def _all_merges(self) -> list[tuple[Chunk, ...]]:
+        return all_merges(self.manifest, target_bytes=self._settings.target_bytes)
 
     def _merge(self, groups: list[tuple[Chunk, ...]]) -> int:
         if not groups:

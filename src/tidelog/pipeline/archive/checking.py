@@ -4,7 +4,7 @@ Overlaps cannot come of commits (`manifest` refuses them); that is looked at any
 the offsets that Parquet itself says are in them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidelog.pipeline.archive.archiver import CountWatch
 from tidelog.pipeline.archive.errors import ArchiveError
 from tidelog.pipeline.archive.files import ArchiveFiles
 from tidelog.pipeline.archive.manifest import ArchivedFile, Chunk, Manifest
@@ -51,15 +52,23 @@ class ArchiveReport:
 
 
 def check_archive(
-    spark: "SparkSession", root: str, *, manifest_root: str | None = None
+    spark: "SparkSession",
+    root: str,
+    *,
+    manifest_root: str | None = None,
+    on_progress: CountWatch = lambda _done, _all: None,
 ) -> ArchiveReport:
     """Look at every file's footer, in tasks. Raises ArchiveError if there is no archive."""
     manifest = manifest_of(root, manifest_root)
-    chunks = list(manifest.all_chunks())
-    task_count = 1 + sum(len(chunk.files) for chunk in chunks) // _FILES_PER_TASK
-    looked_at = spark.sparkContext.parallelize(chunks, task_count).mapPartitions(
-        partial(_problems_of_chunks, root)
-    )
+    file_count = sum(1 for _ in manifest.files())
+    looked_at_count = 0
+    problems: list[str] = []
+    on_progress(0, file_count)
+    for chunks in _portions(list(manifest.all_chunks()), spark.sparkContext.defaultParallelism):
+        rows = spark.sparkContext.parallelize(chunks, min(len(chunks), _tasks_of(chunks)))
+        problems += rows.mapPartitions(partial(_problems_of_chunks, root)).collect()
+        looked_at_count += sum(len(chunk.files) for chunk in chunks)
+        on_progress(looked_at_count, file_count)
     holes = [
         f"partition {partition}: offsets {start} to {end - 1} were not archived"
         for partition, start, end in manifest.holes()
@@ -68,8 +77,26 @@ def check_archive(
         topic=manifest.info.topic,
         version=manifest.version,
         partitions=tuple(_partition_reports(manifest)),
-        problems=(*holes, *looked_at.collect()),
+        problems=(*holes, *problems),
     )
+
+
+def _portions(chunks: Sequence[Chunk], core_count: int) -> Iterator[list[Chunk]]:
+    """Of as many files as keep all cores busy for a while: progress is told behind each."""
+    portion: list[Chunk] = []
+    file_count = 0
+    for chunk in chunks:
+        portion.append(chunk)
+        file_count += len(chunk.files)
+        if file_count >= _FILES_PER_TASK * core_count:
+            yield portion
+            portion, file_count = [], 0
+    if portion:
+        yield portion
+
+
+def _tasks_of(chunks: Sequence[Chunk]) -> int:
+    return 1 + sum(len(chunk.files) for chunk in chunks) // _FILES_PER_TASK
 
 
 def _partition_reports(manifest: Manifest) -> Iterator[PartitionReport]:

@@ -8,6 +8,7 @@ that its rows are of. What the tasks have written is handed to the driver in a f
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -18,10 +19,13 @@ from pyspark.sql.types import StructType
 from tidelog.base.ids import TopicPartition
 from tidelog.pipeline.archive.chunk_writer import ChunkWriter, WriteTerms
 from tidelog.pipeline.archive.errors import ArchiveError
+from tidelog.pipeline.archive.json_values import UNPARSED
 from tidelog.pipeline.archive.manifest import ArchivedFile, Chunk
 from tidelog.pipeline.ranges import OffsetRange
 
 FORMAT: Final = "tidelog-archive"
+
+_NONE: Final[dict[str, list[object]]] = {"files": []}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +73,19 @@ class ArchiveDataSource(DataSource):
 
 @dataclass
 class ChunkWritten(WriterCommitMessage):
-    """What a task tells the driver: which of the ranges, and its files."""
+    """What a task tells the driver: which of the ranges, its files, and what it counted."""
 
     range_index: int
     files: list[ArchivedFile]
+    unparsed_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What all tasks have written: nothing of it counts yet."""
+
+    chunks: tuple[Chunk, ...]
+    unparsed_count: int
 
 
 class ArchiveWriter(DataSourceArrowWriter):
@@ -81,22 +94,26 @@ class ArchiveWriter(DataSourceArrowWriter):
     def __init__(self, job: ChunkJob) -> None:
         self._job = job
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage | None:  # type: ignore[override]
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         batches = (batch for batch in iterator if batch.num_rows)
         first = next(batches, None)
         if first is None:
-            return None
+            return WriterCommitMessage()  # Spark takes None for a mistake.
         index = self._index_of(first)
         wanted = self._job.ranges[index]
         writer = ChunkWriter(self._job.terms, wanted.partition.partition)
-        writer.write(_of_range(first, wanted))
-        for batch in batches:
+        unparsed_count = 0
+        for batch in chain([first], batches):
             writer.write(_of_range(batch, wanted))
-        return ChunkWritten(index, writer.close())
+            unparsed_count += _unparsed_count(batch)
+        return ChunkWritten(index, writer.close(), unparsed_count)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         written = {
-            each.range_index: [asdict(file) for file in each.files]
+            each.range_index: {
+                "files": [asdict(file) for file in each.files],
+                "unparsed": each.unparsed_count,
+            }
             for each in messages
             if isinstance(each, ChunkWritten)
         }
@@ -116,18 +133,25 @@ class ArchiveWriter(DataSourceArrowWriter):
         raise ArchiveError(f"offset {offset} of partition {partition} was not asked for")
 
 
-def written_chunks(job: ChunkJob) -> tuple[Chunk, ...]:
+def what_was_written(job: ChunkJob) -> Written:
     """On the driver, when the job is done: all chunks that were asked for."""
     receipt = json.loads(Path(job.receipt).read_text(encoding="utf-8"))
-    return tuple(
+    chunks = tuple(
         Chunk(
             partition=each.partition.partition,
             start_offset=each.start_offset,
             end_offset=each.end_offset,
-            files=tuple(ArchivedFile(**file) for file in receipt.get(str(index), [])),
+            files=tuple(ArchivedFile(**file) for file in receipt.get(str(index), _NONE)["files"]),
         )
         for index, each in enumerate(job.ranges)
     )
+    unparsed_count = sum(each["unparsed"] for each in receipt.values())
+    return Written(chunks=chunks, unparsed_count=unparsed_count)
+
+
+def _unparsed_count(batch: pa.RecordBatch) -> int:
+    at = batch.schema.get_field_index(UNPARSED)
+    return 0 if at < 0 else batch.num_rows - batch.column(at).null_count
 
 
 def _of_range(batch: pa.RecordBatch, wanted: OffsetRange) -> pa.RecordBatch:
