@@ -51,9 +51,9 @@ def run(
     """Run a Spark job while it and its brokers are killed with kill -9, and count.
 
     Starts a cluster of its own and a streaming job that copies a topic, or archives it. The job's
-    driver, its JVM and its Python workers are killed at random, and brokers in between; a job that
-    has ended is started again. In the end each record must be there once and in order. Exit 1 if
-    it is not so.
+    driver, its JVM and its Python workers are killed at random, and brokers too, which are away
+    then while the job is killed, or are back before; a job that has ended is started again. In the
+    end each record must be there once and in order. Exit 1 if it is not so.
     """
     try:
         require_extra()
@@ -71,10 +71,10 @@ def run(
         if as_json:
             asked = {"command": command, "job": job, "records": records, "seed": seed}
             print_json(
-                passage_as_json(outcome, happened_as="kills", figures=asked | _figures(outcome))
+                passage_as_json(outcome, happened_as="kills", figures=asked | figures(outcome))
             )
         else:
-            _show(outcome, command, folder)
+            show_outcome(outcome, command, folder)
 
     return run_lab("tidelog lab pipeline", data, in_folder, show)
 
@@ -109,22 +109,26 @@ def _run(
     )
 
 
-def _show(outcome: "PipelineOutcome", command: str, folder: LabFolder) -> None:
+def show_outcome(outcome: "PipelineOutcome", command: str, folder: LabFolder) -> None:
+    """For people. `command` has it happen again."""
     show_verdicts(outcome.verdicts, outcome.problems)
     jobs, brokers = _killed(outcome)
-    kinds = ", ".join(f"{count} {victim}" for victim, count in jobs.items())
+    kinds = ", ".join(f"{victim} {count}" for victim, count in jobs.items())
     found = sum(verdict.found for verdict in outcome.verdicts)
     print_line(
-        f"{sum(jobs.values())} kills of the job ({kinds}) and {brokers} of brokers in "
-        f"{duration_text(outcome.took_s)}; a broker was away at {outcome.amid_outages} of the "
-        "job's."
+        f"{sum(jobs.values())} kills of the job ({kinds}), {outcome.amid_outages} of them while a "
+        f"broker was away; {brokers} of brokers."
     )
-    print_line(f"{found:,} records; the job was started {outcome.started} times.")
+    print_line(
+        f"{found:,} records in {duration_text(outcome.took_s)}; the job was started "
+        f"{outcome.started} times."
+    )
     print_line(f"Again: {command}")
     show_conclusion(outcome, folder, good="Every record came through exactly once and in order.")
 
 
-def _figures(outcome: "PipelineOutcome") -> dict[str, object]:
+def figures(outcome: "PipelineOutcome") -> dict[str, object]:
+    """What is counted over all partitions, and of kills."""
     jobs, brokers = _killed(outcome)
     verdicts = outcome.verdicts
     return {
