@@ -99,10 +99,10 @@ def require_sensible(
     """What was asked for is there, or may be missing; in the words that are said of brokers."""
     ordered = sorted(plans, key=lambda plan: plan.folder.partition)
     _require_match(options, asked, ordered)
-    _require_all(options, _beyond(options, asked, ordered))
+    require_there(options, _beyond(options, asked, ordered))
     for plan in ordered:
         _require_order(options, asked[plan.folder.partition], plan)
-    _require_all(options, _missing(options, asked, ordered))
+    require_there(options, _missing(options, asked, ordered))
 
 
 def _require_match(
@@ -166,7 +166,8 @@ def _missing(
         yield from map(str, plan.missing)
 
 
-def _require_all(options: SegmentOptions, problems: Iterable[str]) -> None:
+def require_there(options: SegmentOptions, problems: Iterable[str]) -> None:
+    """Raises MissingOffsets if there is a problem, unless the options let it be."""
     for problem in problems:
         if options.fails_on_data_loss:
             raise MissingOffsets(problem)

@@ -14,7 +14,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from tidelog.base.ids import TopicPartition
 from tidelog.pipeline.errors import OptionError, in_a_sentence
 from tidelog.pipeline.offsets import text_of
-from tidelog.pipeline.segment_bounds import AskedRange, asked_ranges, require_sensible
+from tidelog.pipeline.segment_bounds import (
+    AskedRange,
+    asked_ranges,
+    require_sensible,
+    require_there,
+)
 from tidelog.pipeline.segment_options import SegmentOptions, segment_options
 from tidelog.pipeline.segments import (
     PartitionFolder,
@@ -23,6 +28,7 @@ from tidelog.pipeline.segments import (
     Wanted,
     choose_replicas,
     find_partitions,
+    holds_segments,
     pack_slices,
     plan_partition,
     read_slice,
@@ -114,4 +120,13 @@ def _folders(options: SegmentOptions) -> list[PartitionFolder]:
         found = [each for each in found if matches(each.partition.topic)]
     if not found:
         raise OptionError("path holds no partition of the topics that are asked for")
-    return found
+    left = [each for each in found if holds_segments(each.path)]
+    require_there(
+        options,
+        (
+            f"{each.path} holds no segments: they were removed or not copied"
+            for each in found
+            if each not in left
+        ),
+    )
+    return left

@@ -1,5 +1,6 @@
 """A batch of files begins and ends as one from brokers would, or is refused in its words (X6)."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,19 @@ def test_few_records_for_a_task_are_counted_from_where_it_begins(folder: Path) -
 
 
 # -- which topics ----------------------------------------------------------------------------------
+
+
+def test_a_partition_whose_segments_are_gone_is_missed(folder: Path) -> None:
+    """Its indexes say that there were some; beside it, a partition is whole."""
+    shutil.copytree(folder, folder.parent / "orders-4")
+    for path in folder.glob("*.log"):
+        path.unlink()
+    with pytest.raises(MissingOffsets, match=f"{folder} holds no segments: they were removed or"):
+        offsets(folder.parent)
+    assert offsets(folder.parent, failOnDataLoss="false") == [*range(COUNT)]
+    replica = folder.parent / "broker-2"
+    shutil.copytree(folder.parent / "orders-4", replica / "orders-3")
+    assert offsets(folder.parent) == [*range(COUNT)] * 2
 
 
 def test_a_topic_that_is_not_there_is_named(folder: Path) -> None:

@@ -16,7 +16,7 @@ from tidelog.pipeline.segments.errors import (
     SegmentsChanged,
     TornTail,
 )
-from tidelog.pipeline.segments.folders import PartitionFolder, find_partitions
+from tidelog.pipeline.segments.folders import PartitionFolder, find_partitions, holds_segments
 from tidelog.pipeline.segments.missing import Missing
 from tidelog.pipeline.segments.planning import PartitionPlan, Wanted, plan_partition
 from tidelog.pipeline.segments.reading import read_slice
@@ -39,6 +39,7 @@ __all__ = [
     "choose_replicas",
     "find_partitions",
     "first_offset_from",
+    "holds_segments",
     "pack_slices",
     "plan_partition",
     "read_slice",

@@ -6,9 +6,10 @@
                         └────────── a partition
 
 Any of these may be given, several of them, and patterns. A folder is a partition's if its name says
-so and it holds segments: `broker-1` has such a name too. Left out unless it is named itself: topics
-of the cluster's own (`__consumer_offsets`), and folders that are being deleted, copied to or were
-set aside.
+so and it holds segments: `broker-1` has such a name too. Or what is left of a partition: indexes of
+segments that are gone, or a link to a folder that is. Left out unless it is named itself: topics of
+the cluster's own (`__consumer_offsets`), and folders that are being deleted, copied to or were set
+aside.
 """
 
 import glob
@@ -123,7 +124,7 @@ def _partitions_in(
 ) -> Iterator[tuple[TopicPartition, Path]]:
     absolute = path.absolute()
     named = _named(absolute)
-    if named is not None and _has_segments(absolute):
+    if named is not None and _is_partition(absolute):
         if topics is None or named.topic in topics:
             yield named, absolute
         return
@@ -144,10 +145,10 @@ def _below(folder: Path, depth: int) -> Iterator[tuple[TopicPartition, Path]]:
         return
     for name in _DISK.list_folder(folder):
         below = folder / name
-        if name.startswith(".") or _SET_ASIDE.fullmatch(name) or not below.is_dir():
+        if name.startswith(".") or _SET_ASIDE.fullmatch(name):
             continue
         partition = layout.parse_partition_folder(name)
-        if partition is not None and _has_segments(below):
+        if partition is not None and _is_partition(below):
             # A replica that was moved to another log dir is read from there.
             if not (below / layout.MOVED).exists():
                 yield partition, below
@@ -155,10 +156,22 @@ def _below(folder: Path, depth: int) -> Iterator[tuple[TopicPartition, Path]]:
             yield from _below(below, depth - 1)
 
 
-def _has_segments(folder: Path) -> bool:
+def holds_segments(folder: Path) -> bool:
+    """Whether there is anything to read in what was found."""
+    return _holds_any(folder, layout.LOG)
+
+
+def _is_partition(folder: Path) -> bool:
+    if folder.is_symlink() and not folder.exists():
+        return True
+    return _holds_any(folder, layout.LOG, layout.OFFSET_INDEX, layout.TIME_INDEX)
+
+
+def _holds_any(folder: Path, *suffixes: str) -> bool:
     if not folder.is_dir():
         return False
-    return bool(layout.sort_folder(_DISK.list_folder(folder)).offsets(layout.LOG))
+    contents = layout.sort_folder(_DISK.list_folder(folder))
+    return any(contents.offsets(suffix) for suffix in suffixes)
 
 
 class _Checkpoints:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tidelog.base.ids import NO_OFFSET
 from tidelog.pipeline.errors import OptionError
 from tidelog.pipeline.segments.errors import SegmentError
-from tidelog.pipeline.segments.folders import PATH_OPTION, PartitionFolder
+from tidelog.pipeline.segments.folders import PATH_OPTION, PartitionFolder, holds_segments
 from tidelog.pipeline.segments.log_end import find_end
 from tidelog.pipeline.segments.missing import find_missing
 from tidelog.pipeline.segments.partition_log import list_segments
@@ -57,6 +57,8 @@ def _chosen(replicas: list[PartitionFolder]) -> PartitionFolder:
 
 
 def _reach(folder: PartitionFolder) -> tuple[int, bool, int]:
+    if not holds_segments(folder.path):
+        return NO_OFFSET - 1, False, 0  # Even what cannot be read is said to be there.
     try:
         found = readable_range(folder, is_beyond_high_watermark=False)
         log = list_segments(folder.path)

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.base.ids import TopicPartition
 from tidelog.pipeline.registration import FORMAT
-from tidelog.pipeline.segments import choose_replicas, find_partitions, readable_range
+from tidelog.pipeline.segments import (
+    PartitionFolder,
+    choose_replicas,
+    find_partitions,
+    holds_segments,
+    readable_range,
+)
 from tidelog.pipeline.source_cluster import SourceCluster
 from tidelog.pipeline.source_options import batch_options
 
@@ -49,8 +55,11 @@ def folders_log(
     if topics:
         options["subscribe"] = ",".join(topics)
     chosen = choose_replicas(find_partitions(paths, topics=topics or None))
-    starts = {
-        each.partition: readable_range(each, is_beyond_high_watermark=False).start_offset
-        for each in chosen
-    }
+    starts = {each.partition: _start(each) for each in chosen}
     return JudgedLog(spark.read.format(FORMAT).options(**options).load(), starts)
+
+
+def _start(folder: PartitionFolder) -> int:
+    if not holds_segments(folder.path):
+        return folder.log_start_offset
+    return readable_range(folder, is_beyond_high_watermark=False).start_offset

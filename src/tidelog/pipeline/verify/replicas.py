@@ -7,7 +7,8 @@
 What is committed is compared: up to the highest high watermark that any replica's broker has
 written down; if none has, everything. Replicas may begin at different offsets, because each deletes
 old segments in its own time; what all have is compared. A replica that ends before is *behind*,
-which is right for one that is not in sync and wrong for any other.
+which is right for one that is not in sync and wrong for any other; one that holds no segments has
+nothing and is behind with everything.
 
 Replicas of a compacted topic are compacted by each broker in its own time. They differ, and this
 says so; the ledger is what to judge them by.
@@ -21,13 +22,14 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.base.ids import TopicPartition
 from tidelog.pipeline.errors import OptionError
-from tidelog.pipeline.segments import PartitionFolder, find_partitions
+from tidelog.pipeline.segments import PartitionFolder, find_partitions, holds_segments
 from tidelog.pipeline.segments.indexed_segment import IndexedSegment
 from tidelog.pipeline.segments.partition_log import PartitionLog, list_segments
 from tidelog.pipeline.verify.replica_ranges import (
     Difference,
     MissingRange,
     RangeComparison,
+    ReplicaEnd,
     ReplicaRange,
     add_missing,
     compare_range,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TASK_BYTES: Final = 256 * 1024 * 1024
+_NOTHING: Final = ReplicaEnd(position=0, offset=0, excess_bytes=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,27 +208,28 @@ class ReplicaPlan:
     def __init__(self, partition: TopicPartition, folders: Sequence[PartitionFolder]) -> None:
         _require_same_topic(folders)
         self._partition = partition
-        self._logs = [list_segments(each.path) for each in folders]
-        ends = [replica_end(log) for log in self._logs]
-        last_end = max(end.offset for end in ends)
-        starts = [
-            max(each.log_start_offset, log.segments[0].base_offset)
-            for each, log in zip(folders, self._logs, strict=True)
-        ]
+        # If none of them has anything, it is said why the first cannot be read.
+        held = [each for each in folders if holds_segments(each.path)] or folders
+        self._logs = [list_segments(each.path) for each in held]
+        ends = {log.folder: replica_end(log) for log in self._logs}
+        last_end = max(end.offset for end in ends.values())
+        starts = {
+            each.path: max(each.log_start_offset, log.segments[0].base_offset)
+            for each, log in zip(held, self._logs, strict=True)
+        }
         known = [each.high_watermark for each in folders if each.high_watermark is not None]
-        committed = min(max(known), last_end) if known else last_end
-        self._end_offset = committed
-        self._start_offset = min(max(starts), committed)
+        # More may be committed than is left of any of them.
+        committed = max(known) if known else last_end
+        self._end_offset = min(committed, last_end)
+        self._start_offset = min(max(starts.values()), self._end_offset)
         self._replicas = tuple(
-            ReplicaState(
-                folder=folder.path,
-                start_offset=start,
-                end_offset=end.offset,
-                high_watermark=folder.high_watermark,
-                behind=max(0, committed - end.offset),
-                excess_bytes=end.excess_bytes,
+            _state(
+                each,
+                start_offset=starts.get(each.path, 0),
+                end=ends.get(each.path, _NOTHING),
+                committed_offset=committed,
             )
-            for folder, start, end in zip(folders, starts, ends, strict=True)
+            for each in folders
         )
 
     def tasks(self) -> Iterator[ReplicaRange]:
@@ -263,6 +267,19 @@ class ReplicaPlan:
             first_difference=min(differences, key=lambda each: each.offset, default=None),
             missing=tuple(missing),
         )
+
+
+def _state(
+    folder: PartitionFolder, *, start_offset: int, end: ReplicaEnd, committed_offset: int
+) -> ReplicaState:
+    return ReplicaState(
+        folder=folder.path,
+        start_offset=start_offset,
+        end_offset=end.offset,
+        high_watermark=folder.high_watermark,
+        behind=max(0, committed_offset - end.offset),
+        excess_bytes=end.excess_bytes,
+    )
 
 
 def _require_same_topic(folders: Sequence[PartitionFolder]) -> None:

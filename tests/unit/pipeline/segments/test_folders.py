@@ -8,7 +8,7 @@ import pytest
 from tidelog.base.errors import StorageError
 from tidelog.base.ids import Offset, TopicId, TopicPartition
 from tidelog.pipeline.errors import OptionError
-from tidelog.pipeline.segments import PartitionFolder, find_partitions
+from tidelog.pipeline.segments import PartitionFolder, find_partitions, holds_segments
 from tidelog.storage import layout
 from tidelog.storage.checkpoints import write_offsets, write_topic_id
 from tidelog.storage.disk import RealDisk
@@ -137,6 +137,29 @@ def test_checkpoints_beside_it_say_how_far_it_may_be_read(data: Path) -> None:
     assert (first.log_start_offset, first.high_watermark, first.topic_id) == (7, 42, topic_id)
     assert (second.log_start_offset, second.high_watermark, second.topic_id) == (0, None, None)
     assert (first.cleaned_offset, second.cleaned_offset) == (9, 0)
+
+
+def test_what_is_left_of_a_partition_is_found(data: Path) -> None:
+    """What reads it says that something is missing, where it would have been no partition."""
+    log_dir = data / "broker-1" / "logs"
+    for suffix in ("index", "timeindex"):
+        (log_dir / f"{suffix}-0").mkdir()
+        (log_dir / f"{suffix}-0" / f"{0:020d}.{suffix}").touch()
+    (log_dir / "linked-0").symlink_to(data / "unmounted")
+    (log_dir / "linked").symlink_to(data / "unmounted")
+    (log_dir / "loop-0").symlink_to(log_dir)
+    left = [path.name for path in found(log_dir) if not path.name.startswith("orders")]
+    assert left == ["index-0", "linked-0", "timeindex-0"]
+    assert not any(holds_segments(log_dir / name) for name in left)
+    assert holds_segments(log_dir / "orders-3")
+
+
+@pytest.mark.parametrize("name", ["my.topic-of-3", "a.b.c-0", "-7", "0-0", "x--1"])
+def test_names_of_topics_may_have_dots_and_dashes(tmp_path: Path, name: str) -> None:
+    folder = make(tmp_path / "log dir [1]" / f"{name}-12")
+    (partition,) = find_partitions([str(folder.parent)], topics=None)
+    assert (partition.partition, partition.path) == (TopicPartition(name, 12), folder)
+    assert found(folder, topics={name}) == [folder]
 
 
 def test_a_checkpoint_that_cannot_be_read_is_named(data: Path) -> None:

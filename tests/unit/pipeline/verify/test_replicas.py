@@ -155,6 +155,26 @@ def test_replica_that_ends_early_is_behind_and_others_are_still_compared(
     ]
 
 
+def test_all_are_behind_if_more_was_committed_than_any_has(write: WriteReplica) -> None:
+    found = _compared(write(), write(), high_watermark=200)
+    assert (found.is_equal, found.end_offset) == (True, BATCHES * RECORDS)
+    assert [each.behind for each in found.replicas] == [20, 20]
+    assert not _is_clean(found)
+
+
+def test_one_without_segments_is_behind_with_everything(
+    write: WriteReplica, tmp_path: Path
+) -> None:
+    one, indexes_alone, linked = write(), write(), tmp_path / "broker-9"
+    for path in (indexes_alone / "orders-3").glob("*.log"):
+        path.unlink()
+    linked.mkdir()
+    (linked / "orders-3").symlink_to(tmp_path / "unmounted")
+    found = _compared(one, indexes_alone, linked)
+    assert [each.behind for each in found.replicas] == [0, *[BATCHES * RECORDS] * 2]
+    assert not _is_clean(found)
+
+
 def test_being_behind_may_be_allowed(write: WriteReplica) -> None:
     found = _compared(write(), write(offsets=range(0, 90, RECORDS)))
     assert found.is_equal
