@@ -40,7 +40,10 @@ class ClusterLeaders:
 
     def leader_of(self, topic: str, partition: int) -> Address:
         leader = self._cluster.leader_of(topic, partition)
-        (address,) = parse_bootstrap(self._cluster.address_of(leader))
+        return self.address_of(leader)
+
+    def address_of(self, broker_id: int) -> Address:
+        (address,) = parse_bootstrap(self._cluster.address_of(broker_id))
         return address
 
 
@@ -67,6 +70,7 @@ def fetcher(
         isolation_level=READ_UNCOMMITTED,
         limits=limits,
         client_id="test",
+        rack="",
     )
 
 
@@ -127,6 +131,7 @@ def test_topic_that_is_gone_is_said_by_its_name(tidelog_cluster: Cluster) -> Non
         isolation_level=READ_UNCOMMITTED,
         limits=replace(SMALL, retry_timeout_s=0.2),
         client_id="test",
+        rack="",
     )
     with pytest.raises(TopicGone, match="there is no topic nowhere"):
         next(iter(reading))

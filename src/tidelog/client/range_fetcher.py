@@ -10,6 +10,9 @@ begins, is left to librdkafka, and so are records for people (`reader.py`).
 
 A leader that moves, or dies, is looked for again, up to `retry_timeout_s` without progress. An
 offset that is not there is not made good here: `OffsetGone` says so, and `TopicGone` of all.
+
+Who names a rack is sent by the leader to the replica in it, if there is one (KIP-392). A follower
+is asked as long as it answers with records; whatever else it says, the rest comes from the leader.
 """
 
 import socket
@@ -76,10 +79,14 @@ class TopicGone(ClientError):
 
 
 class Leaders(Protocol):
-    """Who leads a partition."""
+    """Who leads a partition, and where brokers are."""
 
     def leader_of(self, topic: str, partition: int) -> Address:
         """As far as the cluster knows now. Raises ClientError."""
+        ...
+
+    def address_of(self, broker_id: int) -> Address:
+        """Of a replica that a leader has named. Raises ClientError."""
         ...
 
 
@@ -117,7 +124,9 @@ class RangeFetcher:
         isolation_level: int,
         limits: FetchLimits,
         client_id: str,
+        rack: str,
     ) -> None:
+        """An empty `rack` is none."""
         self._leaders = leaders
         self._topic = topic
         self._partition = partition
@@ -126,7 +135,9 @@ class RangeFetcher:
         self._isolation_level = isolation_level
         self._limits = limits
         self._client_id = client_id
+        self._rack = rack
         self._connection: _Connection | None = None
+        self._is_at_follower = False
 
     def __iter__(self) -> Iterator[FetchedBatches]:
         """Until the range is done. What is behind its end may come with the last batches.
@@ -168,12 +179,17 @@ class RangeFetcher:
             if waited_s > self._limits.retry_timeout_s:
                 place = f"{self._topic}-{self._partition} could not be read at {self._offset}"
                 raise type(problem)(f"{place}: {problem}") from None
+            if self._is_at_follower:
+                self._rack = ""  # The leader would send us there again.
             self._disconnect()
             time.sleep(_RETRY_INTERVAL_S)
 
     def _refusal(self, result: FetchPartitionResult) -> ClientError:
         """What to say if it stays so. Raises it if it will."""
         code = ErrorCode(result.error_code)
+        if self._is_at_follower:
+            # It may not have yet, or not know of yet, what the leader has.
+            return ClusterUnreachable(code.name)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             raise OffsetGone(self._topic, self._partition, self._offset)
         if code not in _RETRIED:
@@ -207,12 +223,24 @@ class RangeFetcher:
     def _answer(self) -> FetchPartitionResult:
         """Raises OSError, ClientError."""
         if self._connection is None:
-            leader = self._leaders.leader_of(self._topic, self._partition)
-            self._connection = _Connection(leader, timeout_s=self._limits.request_timeout_s)
-            self._connection.send(self._request())
-        elif not self._connection.is_asked:
-            self._connection.send(self._request())
-        return self._connection.receive()
+            self._connect(self._leaders.leader_of(self._topic, self._partition))
+        result = self._received()
+        if result.preferred_read_replica < 0 or self._is_at_follower:
+            return result
+        self._disconnect()
+        self._is_at_follower = True  # Also if it is not to be found.
+        self._connect(self._leaders.address_of(result.preferred_read_replica))
+        return self._received()
+
+    def _connect(self, address: Address) -> None:
+        self._connection = _Connection(address, timeout_s=self._limits.request_timeout_s)
+
+    def _received(self) -> FetchPartitionResult:
+        connection = self._connection
+        assert connection is not None
+        if not connection.is_asked:
+            connection.send(self._request())
+        return connection.receive()
 
     def _ask_ahead(self) -> None:
         if self._connection is not None:
@@ -237,12 +265,13 @@ class RangeFetcher:
             session_epoch=NO_SESSION_EPOCH,
             topics=[(self._topic, None, [wanted])],
             forgotten=[],
-            rack_id="",
+            rack_id=self._rack,
             cluster_id=None,
         )
         return encode_fetch_request(FETCH_VERSION, 0, self._client_id, request)
 
     def _disconnect(self) -> None:
+        self._is_at_follower = False
         if self._connection is not None:
             self._connection.close()
             self._connection = None

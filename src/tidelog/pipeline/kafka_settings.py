@@ -68,6 +68,10 @@ _RENAMED: Final = {
 _NUMBERS: Final = frozenset(
     {"fetch.max.bytes", "fetch.wait.max.ms", "max.partition.fetch.bytes", "socket.timeout.ms"}
 )
+_FETCH_MAX: Final = "fetch.max.bytes"
+# librdkafka's default for `message.max.bytes`, and the least that it takes.
+_MESSAGE_BYTES: Final = 1_000_000
+_MESSAGE_BYTES_MIN: Final = 1_000
 _HOST_CHECK: Final = "ssl.endpoint.identification.algorithm"
 
 # Of stores that only Java reads.
@@ -118,6 +122,12 @@ def reader_settings(options: Mapping[str, str]) -> KafkaSettings:
     settings = _settings(options, _NOT_FOR_READERS)
     # As the Java client and Spark's source do; librdkafka would leave out what was aborted.
     values = {"isolation.level": "read_uncommitted", **dict(settings.values)}
+    if _FETCH_MAX in values:
+        # librdkafka wants no fetch to be smaller than the largest message; whoever reads by it
+        # is given a larger one all the same.
+        size_bytes = max(_MESSAGE_BYTES_MIN, int(values[_FETCH_MAX]))
+        values[_FETCH_MAX] = str(size_bytes)
+        values.setdefault("message.max.bytes", str(min(_MESSAGE_BYTES, size_bytes)))
     _require_accepted(Consumer, {**_PROBE, **values})
     return KafkaSettings(tuple(sorted(values.items())))
 

@@ -113,6 +113,7 @@ class RangeReader:
             isolation_level=READ_COMMITTED if is_committed_only else READ_UNCOMMITTED,
             limits=self._limits(),
             client_id=self._settings.kafka.get("client.id", "tidelog-pipeline"),
+            rack=self._settings.kafka.get("client.rack", ""),
         )
         try:
             for fetched in fetcher:

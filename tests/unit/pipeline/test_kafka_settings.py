@@ -38,6 +38,14 @@ def test_names_of_the_java_client_are_translated() -> None:
     assert found.get("max.poll.records", "not there") == "not there"
 
 
+@pytest.mark.parametrize(
+    ("given", "taken"), [("1", 1_000), ("50000", 50_000), ("90000000", 90_000_000)]
+)
+def test_fetches_may_be_of_any_size(given: str, taken: int) -> None:
+    """As with the Java client. librdkafka alone refuses those below a megabyte."""
+    assert read(**{"kafka.fetch.max.bytes": given}).number("fetch.max.bytes", 0) == taken
+
+
 def test_who_reads_committed_says_so() -> None:
     assert not read().is_committed_only
     assert read(**{"kafka.isolation.level": "read_committed"}).is_committed_only
