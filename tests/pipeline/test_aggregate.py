@@ -229,11 +229,13 @@ def test_a_window_is_written_once_by_a_job_that_was_stopped_and_one_that_died(
         )
 
     topics.send(source, [order(minute, "a", 1) for minute in range(60)])
-    first = run(lambda: bool(seen))
+    # By the third micro-batch windows are over.
+    first = run(lambda: len(seen) >= 3)
     assert first.was_stopped
     assert 0 < first.row_count < 60
-    run(lambda: False)
-    # As a driver leaves it that dies when all is written, and nobody has noted that down.
+    # As a driver leaves it that dies when rows are written, and has not noted that down.
+    if _count(checkpoint / "offsets") > _count(checkpoint / "commits"):
+        forget(checkpoint, "offsets")
     forget(checkpoint, "commits")
     run(lambda: False)
     if output is Output.TOPIC:
@@ -241,6 +243,10 @@ def test_a_window_is_written_once_by_a_job_that_was_stopped_and_one_that_died(
     else:
         counts = [each["count"] for each in spark.read.parquet(target).collect()]
     assert counts == [10] * 5
+
+
+def _count(log: Path) -> int:
+    return len([*log.glob("[0-9]*")])
 
 
 def test_rows_of_a_data_frame_are_counted_in_one(spark: "SparkSession") -> None:
