@@ -181,16 +181,18 @@ def test_windows_may_overlap_and_be_grouped_by_a_header(
         }
 
     topics.send(source, [order(1, "FR", 10), order(6, "FR", 20)])
-    topics.send(source, [order(7, "DE", "a lot"), order(30, "FR", 1)])
+    # A sum with one of these would be none any more.
+    no_numbers = [order(7, "DE", text) for text in ("a lot", "NaN", "-Infinity")]
+    topics.send(source, [*no_numbers, order(30, "FR", 1)])
     outcome = aggregate(spark, topics, source, target, tmp_path, wanted=wanted)
-    assert outcome.counts == {"late": 0, "without_time": 0, "without_number": 1}
+    assert outcome.counts == {"late": 0, "without_time": 0, "without_number": 3}
     first = {
         (-5, "FR"): (1, 10.0),
         (0, "FR"): (2, 30.0),
         (5, "FR"): (1, 20.0),
         # Counted, and not measured.
-        (0, "DE"): (1, None),
-        (5, "DE"): (1, None),
+        (0, "DE"): (3, None),
+        (5, "DE"): (3, None),
     }
     assert sums() == first
     # The watermark is at minute 29. At 23 one of two windows is over by then, at 26 none is.

@@ -202,7 +202,9 @@ def _measured(wanted: Aggregation) -> "Column":
 
     if wanted.measured is None:
         return f.lit(None).cast("double")
-    return as_number(wanted.measured)
+    number = as_number(wanted.measured)
+    # Texts such as NaN and Infinity are doubles; one of them would be the sum of its window.
+    return f.when(f.abs(number) < f.lit(float("inf")), number)
 
 
 def _measures(wanted: Aggregation) -> "list[Column]":
