@@ -23,6 +23,7 @@ from tidelog.pipeline.segments.read_only_file import ReadOnlyFile
 from tidelog.records.batch import BatchHeader, checksum_matches
 
 PIECE_BYTES: Final = 1024 * 1024
+_OFFSET_BYTES: Final = 8
 MISSING_MAX: Final = 20
 """Ranges that are told for each replica; the rest is only counted."""
 
@@ -167,10 +168,13 @@ class _ByteStream:
         return 0 if self._run is None else self._run.end_position - self._position
 
     @property
-    def run_offset(self) -> int | None:
-        """Which offset the run begins with, if nothing of it has been read."""
-        run = self._run
-        return run.base_offset if run and self._position == run.start_position else None
+    def is_at_start_of_run(self) -> bool:
+        return self._run is not None and self._position == self._run.start_position
+
+    def next_offset(self) -> int:
+        """Which offset the batch begins with that is next. Only where a batch begins."""
+        assert self._file is not None
+        return int.from_bytes(self._file.read(self._position, _OFFSET_BYTES), "big")
 
     def read(self, size_bytes: int) -> bytes:
         assert self._file is not None
@@ -190,11 +194,14 @@ def _unequal_from(task: ReplicaRange, comparison: RangeComparison) -> int | None
             for folder in task.folders
         ]
         while size_bytes := min(PIECE_BYTES, *(each.left_bytes for each in streams)):
-            # Where one begins a segment, a batch begins in all of them.
-            if begun := [each.run_offset for each in streams if each.run_offset is not None]:
-                equal_to = max(equal_to, *begun)
-                comparison.compared_bytes += since_bytes
-                since_bytes = 0
+            # Where one begins a segment, a batch begins in all of them; not the same, if one has
+            # lost the segment before.
+            if any(each.is_at_start_of_run for each in streams):
+                next_offset = min(each.next_offset() for each in streams)
+                if next_offset >= equal_to:
+                    equal_to = next_offset
+                    comparison.compared_bytes += since_bytes
+                    since_bytes = 0
             first, *others = [each.read(size_bytes) for each in streams]
             if any(other != first for other in others):
                 return equal_to

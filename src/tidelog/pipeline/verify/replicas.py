@@ -22,7 +22,12 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.base.ids import TopicPartition
 from tidelog.pipeline.errors import OptionError
-from tidelog.pipeline.segments import PartitionFolder, find_partitions, holds_segments
+from tidelog.pipeline.segments import (
+    DamagedSegment,
+    PartitionFolder,
+    find_partitions,
+    holds_segments,
+)
 from tidelog.pipeline.segments.indexed_segment import IndexedSegment
 from tidelog.pipeline.segments.partition_log import PartitionLog, list_segments
 from tidelog.pipeline.verify.replica_ranges import (
@@ -305,7 +310,10 @@ def _segments_apart(log: PartitionLog) -> Iterator[int]:
 def _batch_start(log: PartitionLog, offset: int) -> int | None:
     for segment in log.between(offset, offset + 1):
         with IndexedSegment(segment, end_position=None) as opened:
-            place = opened.first_reaching(offset)
+            try:
+                place = opened.first_reaching(offset)
+            except DamagedSegment:
+                return None  # Whoever compares it says where.
             if place.base_offset is not None and place.base_offset <= offset:
                 return place.base_offset
     return None

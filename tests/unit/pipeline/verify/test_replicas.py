@@ -3,8 +3,11 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.unit.storage.log_folder import LogFolder, append_batch, batch_at, log_config
 from tidelog.base.ids import TopicPartition
@@ -31,16 +34,22 @@ def write(tmp_path: Path) -> WriteReplica:
         *, segment_bytes: int = 1_000, offsets: range | list[int] = ALL, odd: int | None = None
     ) -> Path:
         log_dir = tmp_path / f"broker-{len(list(tmp_path.iterdir()))}"
-        config = log_config(segment_bytes=segment_bytes, index_interval_bytes=200)
-        folder = LogFolder(RealDisk(), log_dir / "orders-3", config)
-        log = folder.open_log()
-        for offset in offsets:
-            value = b"other" if offset == odd else b"value"
-            append_batch(log, batch_at(offset, RECORDS, value=value))
-        folder.stop(log)
+        _write_replica(log_dir, segment_bytes=segment_bytes, offsets=offsets, odd=odd)
         return log_dir
 
     return replica
+
+
+def _write_replica(
+    log_dir: Path, *, segment_bytes: int, offsets: range | list[int], odd: int | None
+) -> None:
+    config = log_config(segment_bytes=segment_bytes, index_interval_bytes=200)
+    folder = LogFolder(RealDisk(), log_dir / "orders-3", config)
+    log = folder.open_log()
+    for offset in offsets:
+        value = b"other" if offset == odd else b"value"
+        append_batch(log, batch_at(offset, RECORDS, value=value))
+    folder.stop(log)
 
 
 def _compared(
@@ -141,6 +150,56 @@ def test_missing_batches_are_one_range(write: WriteReplica) -> None:
     assert found.first_difference.offset == 60
 
 
+@pytest.mark.parametrize("piece_bytes", [50, 10**6])
+def test_lost_segment_is_found_where_others_have_no_segment(
+    write: WriteReplica, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    """What follows it begins a segment there, and goes on amid one elsewhere."""
+    monkeypatch.setattr(replica_ranges, "PIECE_BYTES", piece_bytes)
+    one, other = write(segment_bytes=100_000), write()
+    lost, following = sorted((other / "orders-3").glob("*.log"))[1:3]
+    lost.unlink()
+    found = _compared(one, other)
+    start, end = int(lost.stem), int(following.stem)
+    assert found.missing == (MissingRange(other / "orders-3", start, end),)
+    assert found.missing_offsets == end - start
+    assert not _is_clean(found)
+
+
+@given(
+    segment_bytes=st.lists(st.integers(200, 3_000), min_size=2, max_size=3),
+    task_bytes=st.sampled_from([500, 10**9]),
+    piece_bytes=st.sampled_from([64, 10**6]),
+    harm=st.sampled_from(["flip", "cut", "insert"]),
+    where=st.floats(0, 1, exclude_max=True),
+)
+@settings(max_examples=40)
+def test_harm_to_any_byte_of_a_replica_is_found(
+    segment_bytes: list[int], task_bytes: int, piece_bytes: int, harm: str, where: float
+) -> None:
+    """Whatever segments the others have, and however the work is cut."""
+    with TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replicas, "TASK_BYTES", task_bytes)
+        patch.setattr(replica_ranges, "PIECE_BYTES", piece_bytes)
+        log_dirs = [Path(root) / f"broker-{number}" for number in range(len(segment_bytes))]
+        for log_dir, size_bytes in zip(log_dirs, segment_bytes, strict=True):
+            _write_replica(log_dir, segment_bytes=size_bytes, offsets=ALL[:20], odd=None)
+        assert _is_clean(_compared(*log_dirs))
+        files = sorted((log_dirs[-1] / "orders-3").glob("*.log"))
+        file = files[int(where * len(files))]
+        data = bytearray(file.read_bytes())
+        at = int(where * len(data))
+        match harm:
+            case "flip":
+                data[at] ^= 1
+            case "cut":
+                del data[at:]
+            case _:
+                data[at:at] = b"?"
+        file.write_bytes(data)
+        assert not _is_clean(_compared(*log_dirs))
+
+
 def test_replica_that_ends_early_is_behind_and_others_are_still_compared(
     write: WriteReplica,
 ) -> None:
@@ -203,9 +262,10 @@ def test_log_that_starts_amid_a_batch_is_compared_from_that_batch(write: WriteRe
     assert found.first_difference.offset == 90
 
 
-def test_damage_that_ends_the_walk_is_told(write: WriteReplica) -> None:
+@pytest.mark.parametrize("segment_number", [0, 1])
+def test_damage_that_ends_the_walk_is_told(write: WriteReplica, segment_number: int) -> None:
     one, other = write(), write()
-    path = sorted((other / "orders-3").glob("*.log"))[1]
+    path = sorted((other / "orders-3").glob("*.log"))[segment_number]
     data = bytearray(path.read_bytes())
     data[16] = 0  # The magic of its first batch.
     path.write_bytes(data)
