@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.storage.compacted_folder import Transactions
 from tests.unit.storage.log_folder import NOW_MS, LogFolder, append_batch, batch_at, log_config
 from tidelog.base.errors import TidelogError
 from tidelog.pipeline.errors import OptionError, PipelineError
@@ -143,6 +144,26 @@ def test_a_torn_tail_is_told_of_before_what_may_be_in_it(folder: Path) -> None:
             offsets(folder, **options)
         with pytest.raises(TidelogError, match="18"):
             offsets(folder, ignoreTornTail="true", **options)
+
+
+def test_what_is_not_decided_is_not_there_for_who_reads_committed(tmp_path: Path) -> None:
+    """As brokers say it of a transaction that is open: they end, and find nothing, before it."""
+    files = LogFolder(RealDisk(), tmp_path / "orders-3", log_config())
+    transactions = Transactions(files.open_log())
+    for _ in range(2):
+        transactions.write(1, [(b"key", b"value")])
+        transactions.end(1, is_abort=False)
+    transactions.write(2, [(b"key", b"value")] * 3)
+    files.crash(transactions.log)
+    committed = {"kafka.isolation.level": "read_committed"}
+    assert offsets(files.folder) == [0, 2, 4, 5, 6]
+    assert offsets(files.folder, **committed) == [0, 2]
+    with pytest.raises(MissingOffsets, match="endingOffsets has 6 for orders-3, which ends at 4"):
+        offsets(files.folder, endingOffsets=at(6), **committed)
+    said = "startingOffsets begins orders-3 at 6, behind where endingOffsets ends it, 4"
+    with pytest.raises(OptionError, match=said):
+        offsets(files.folder, startingOffsets=at(6), **committed)
+    assert offsets(files.folder, startingOffsets=at(6)) == [6]
 
 
 # -- how many offsets a task has -------------------------------------------------------------------
