@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Final, Self
 
-from confluent_kafka import OFFSET_INVALID, IsolationLevel, TopicCollection
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, TopicCollection
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -24,6 +24,9 @@ from tidelog.base.ids import TopicPartition
 from tidelog.client.bootstrap import Address
 from tidelog.client.errors import ClientError, ClusterUnreachable, RequestFailed
 from tidelog.client.translation import failure, translated
+
+REFUSED_CONNECTION: Final = frozenset({"_AUTHENTICATION", "_SSL"})
+"""Codes of a failure that does not pass: a wrong password, a certificate that is not trusted."""
 
 _INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 _RECONNECT_MAX_MS: Final = "1000"
@@ -57,7 +60,10 @@ class TopicOffsets:
             IsolationLevel.READ_COMMITTED if is_committed_only else IsolationLevel.READ_UNCOMMITTED
         )
         self._timeout_s = timeout_s
-        self._client = AdminClient({**_reconnecting(settings), **settings})
+        self._complaints = _Complaints()
+        self._client = AdminClient(
+            {**_reconnecting(settings), **settings}, error_cb=self._complaints.note
+        )
         self._is_outdated = False
         """Whether librdkafka may believe in a leader that is none any more."""
 
@@ -118,11 +124,34 @@ class TopicOffsets:
         }
 
     def _metadata(self) -> ClusterMetadata:
-        """Of all topics: to ask for one by name would create it."""
-        with translated(self._bootstrap):
-            answer = self._client.list_topics(timeout=self._timeout_s)
+        """Of all topics: to ask for one by name would create it.
+
+        A first try is short: by then it is known whether brokers do not let anybody in.
+        """
+        try:
+            answer = self._asked(min(_FIRST_TRY_S, self._timeout_s))
+        except ClusterUnreachable:
+            answer = self._asked(self._timeout_s)
         self._is_outdated = False
         return answer
+
+    def _asked(self, timeout_s: float) -> ClusterMetadata:
+        self._client.poll(0)
+        self._complaints.last = None
+        try:
+            with translated(self._bootstrap):
+                return self._client.list_topics(timeout=timeout_s)
+        except ClusterUnreachable as error:
+            # Of a call that has timed out librdkafka does not say why nobody could be asked.
+            self._client.poll(0)
+            complaint = self._complaints.last
+            if complaint is None:
+                raise
+            if _is_refusal(complaint):
+                raise RequestFailed(complaint.name(), complaint.str()) from error
+            raise ClusterUnreachable(
+                f"no broker at {self._bootstrap} answered in time: {complaint.str()}"
+            ) from error
 
     def _partitions(self, topics: Iterable[TopicMetadata]) -> frozenset[TopicPartition]:
         found = set()
@@ -199,6 +228,27 @@ class TopicOffsets:
             # What librdkafka says when it could not reach the leader in time, as if it were true.
             raise ClusterUnreachable(f"no broker at {self._bootstrap} answered in time")
         return offset
+
+
+class _Complaints:
+    """What librdkafka says of connections, when it is polled.
+
+    Apart from whoever owns the client: each would keep the other alive.
+    """
+
+    def __init__(self) -> None:
+        self.last: KafkaError | None = None
+
+    def note(self, error: KafkaError) -> None:
+        if error.name() != "_ALL_BROKERS_DOWN":  # Which says less than what came before it.
+            self.last = error
+
+
+def _is_refusal(complaint: KafkaError) -> bool:
+    """Whether trying again is of no use. Of TLS it may be: librdkafka calls any end of it that."""
+    if complaint.name() not in REFUSED_CONNECTION:
+        return False
+    return complaint.name() == "_AUTHENTICATION" or "certificate" in complaint.str()
 
 
 def _reconnecting(settings: Mapping[str, str]) -> dict[str, str]:

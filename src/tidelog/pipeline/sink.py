@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from tidelog.client.topic_offsets import TopicOffsets
 from tidelog.client.translation import translated
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.forgotten_marks import planned_in, query_in
@@ -141,6 +142,7 @@ def offered_guarantee(options: SinkOptions) -> Guarantee:
 @cache
 def _refusal_of_transactions(kafka: KafkaSettings, prefix: str) -> str | None:
     """What the cluster says if it has none. Raises ClientError, PipelineError."""
+    _require_answer(kafka)
     timeout = kafka.get(_TIMEOUT, str(TRANSACTION_TIMEOUT_MS))
     settings = {
         **kafka.for_client(),
@@ -169,6 +171,14 @@ def _refusal_of_transactions(kafka: KafkaSettings, prefix: str) -> str | None:
                 "deliveryGuarantee=at-least-once does without transactions"
             ) from None
     return None
+
+
+def _require_answer(kafka: KafkaSettings) -> None:
+    """Of who is not let in a transactional producer says only that its time was up."""
+    with TopicOffsets(
+        kafka.for_client(), is_committed_only=True, timeout_s=_ASKED_WITHIN_S
+    ) as cluster:
+        cluster.partitions_of(())
 
 
 def earlier_tasks(

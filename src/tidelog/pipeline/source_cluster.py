@@ -11,7 +11,7 @@ from typing import Final, TypeVar, assert_never
 from tidelog.base.ids import TopicPartition
 from tidelog.client.bootstrap import Address
 from tidelog.client.errors import ClientError, RequestFailed
-from tidelog.client.topic_offsets import TopicOffsets
+from tidelog.client.topic_offsets import REFUSED_CONNECTION, TopicOffsets
 from tidelog.pipeline.errors import OptionError, PipelineError
 from tidelog.pipeline.notices import warn
 from tidelog.pipeline.offsets import EARLIEST, LATEST, Offsets, text_of
@@ -171,7 +171,13 @@ class SourceCluster:
             try:
                 return ask()
             except ClientError as error:
-                if retries == 0 or (isinstance(error, RequestFailed) and error.is_unknown_topic):
+                if retries == 0 or not _may_pass(error):
                     raise
             retries -= 1
             time.sleep(self._options.fetch_retry_interval_ms / 1000)
+
+
+def _may_pass(error: ClientError) -> bool:
+    if not isinstance(error, RequestFailed):
+        return True
+    return not error.is_unknown_topic and error.code_name not in REFUSED_CONNECTION
