@@ -1,10 +1,12 @@
 """`tidelog pipeline verify`: a log judged by its ledger, or replicas by each other (X5)."""
 
+import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -230,7 +232,13 @@ def _of_replicas(
 
 def _let_interrupts_end_it() -> None:
     """There is no work that would have to be finished first."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, _end)
+
+
+def _end(_signal_number: int, _frame: FrameType | None) -> None:
+    # py4j logs, on two pages, that its conversation with Spark was interrupted.
+    logging.disable(logging.CRITICAL)
+    raise KeyboardInterrupt
 
 
 def _require_place(path: Path | None) -> None:

@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -68,8 +69,13 @@ def log_dir(tmp_path: Path) -> Path:
     return path
 
 
-def _typed_on_terminal(*arguments: str) -> tuple[int, str, str]:
-    """Exit code, what was printed, and what was seen beside it on a terminal."""
+def _typed_on_terminal(
+    *arguments: str, interrupted_at: bytes | None = None
+) -> tuple[int, str, str]:
+    """Exit code, what was printed, and what was seen beside it on a terminal.
+
+    `interrupted_at`: what is to be seen there when Ctrl-C is typed.
+    """
     terminal, for_command = pty.openpty()
     command = subprocess.Popen(
         [
@@ -85,7 +91,17 @@ def _typed_on_terminal(*arguments: str) -> tuple[int, str, str]:
     )
     os.close(for_command)
     shown = bytearray()
-    reader = threading.Thread(target=_read_to_end, args=(terminal, shown))
+
+    def read_to_end() -> None:
+        is_to_come = interrupted_at is not None
+        with suppress(OSError):  # Nobody has the other side open any more.
+            while read := os.read(terminal, 65_536):
+                shown.extend(read)
+                if is_to_come and interrupted_at is not None and interrupted_at in shown:
+                    is_to_come = False
+                    os.killpg(command.pid, signal.SIGINT)
+
+    reader = threading.Thread(target=read_to_end)
     reader.start()
     try:
         printed, _ = command.communicate(timeout=TIMEOUT_S)
@@ -95,12 +111,6 @@ def _typed_on_terminal(*arguments: str) -> tuple[int, str, str]:
         os.close(terminal)
     assert b"Traceback" not in shown, shown
     return command.returncode, printed.decode(), shown.decode(errors="replace")
-
-
-def _read_to_end(terminal: int, shown: bytearray) -> None:
-    with suppress(OSError):  # Nobody has the other side open any more.
-        while read := os.read(terminal, 65_536):
-            shown += read
 
 
 PROGRESS = re.compile(r"verify: \d+ of \d+ tasks  [\d.]+/s  \d of \d stages  \d+ s")
@@ -116,6 +126,17 @@ def test_progress_is_seen_while_a_ledger_is_compared(log_dir: Path, tmp_path: Pa
     assert (code, PROGRESS.search(printed)) == (0, None)
     assert f"Clean: 1 acknowledged, {RECORDS} stored (1 lost, {RECORDS} unexpected" in printed
     assert PROGRESS.search(shown), shown
+
+
+def test_ctrl_c_ends_it_without_a_word(log_dir: Path, tmp_path: Path) -> None:
+    """As soon as there is something to see, which is before Spark has planned anything."""
+    ledger = tmp_path / "ledger.jsonl"
+    ledger.write_text(json.dumps({"topic": "orders", "id": "a", "partition": 0, "offset": 3}))
+    code, printed, shown = _typed_on_terminal(
+        *("orders", "--path", str(log_dir), "--ledger", str(ledger)), interrupted_at=b"verify: "
+    )
+    assert (code, printed) == (130, "")
+    assert "ERROR" not in shown, shown
 
 
 def test_progress_is_seen_while_replicas_are_compared(log_dir: Path, tmp_path: Path) -> None:
