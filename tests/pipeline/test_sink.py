@@ -127,6 +127,25 @@ def test_what_cannot_be_written_is_named_before_anything_is(
         )
 
 
+@pytest.mark.skipif(why_unavailable() is not None, reason=str(why_unavailable()))
+def test_a_batch_without_a_mode_is_refused_before_anything_is_written(
+    frame: "DataFrame", topics: ReplicatedTopics
+) -> None:
+    """By Spark, of every sink in Python; what its own takes that for is in docs/pipeline.md."""
+    topic = topics.create()
+    writers = {
+        sink: frame.select("value")
+        .write.format(sink)
+        .options(**{"kafka.bootstrap.servers": topics.bootstrap, "topic": topic})
+        for sink in (TIDELOG, OFFICIAL)
+    }
+    with pytest.raises(Exception, match='cannot be written in the "ErrorIfExists" mode'):
+        writers[TIDELOG].save()
+    assert read_committed(topics.bootstrap, topic, 0) == []
+    writers[OFFICIAL].save()
+    assert len(read_committed(topics.bootstrap, topic, 0)) == 200
+
+
 def test_a_wrong_option_of_a_written_stream_is_named(copies: "Copies") -> None:
     copies.fill(1)
     with pytest.raises(Exception, match="OptionError: deliveryGuarantee is 'never'") as told:

@@ -285,6 +285,7 @@ def test_a_job_changes_its_source_and_goes_on_from_its_checkpoint(
         ),
         ({"endingOffsets": "latest"}, "endingOffsets cannot be set: a stream has no end"),
     ],
+    ids=["of the client", "of a batch"],
 )
 def test_a_wrong_option_of_a_stream_is_named(
     options: dict[str, str], said: str, streams: Streams, topics: ReplicatedTopics
