@@ -95,6 +95,8 @@ def run(
     """
     if compact and check:
         raise ConfigError("--compact and --check cannot be asked for at once")
+    if group is not None and (compact or check):
+        raise ConfigError("--group is told how far a run is: leave it out with --check, --compact")
     job = Job(
         name="archive",
         bootstrap=bootstrap,

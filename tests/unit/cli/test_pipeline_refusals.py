@@ -19,6 +19,8 @@ CHECKPOINT = ["--checkpoint", "/nowhere"]
             ["aggregate", "orders", "rows", "--to", "parquet", "--guarantee", "exactly-once"],
             "--guarantee is of what is written to a topic",
         ),
+        (["archive", "orders", "lake", "--check", "--group", "lag"], "--group is told how far"),
+        (["archive", "orders", "lake", "--check", "--compact"], "cannot be asked for at once"),
         (
             ["replay", "lake", "orders", "--from-offset", "9", "--to-offset", "9"],
             "--to-offset is not behind --from-offset",
