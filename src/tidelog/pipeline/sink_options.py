@@ -70,6 +70,8 @@ def sink_options(options: Mapping[str, str], columns: Mapping[str, str]) -> Sink
     """`columns`: the type of each by its name, in Spark's words. Raises OptionError."""
     given = in_lower_case(options)
     require_no_slips(given, KNOWN)
+    if "path" in given:
+        raise OptionError("path cannot be written to, files are only read: topic says where to")
     topic = given.get("topic")
     if topic is not None and not topic.strip():
         raise OptionError("topic is empty: it names the topic to write to")

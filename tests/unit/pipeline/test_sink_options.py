@@ -54,6 +54,7 @@ def test_the_best_guarantee_is_the_default() -> None:
         ({"value": "string"}, {"deliveryGuarantee": "twice"}, "deliveryGuarantee is 'twice'"),
         ({"value": "string"}, {"transactionalIdPrefix": ""}, "transactionalIdPrefix"),
         ({"value": "string"}, {"topics": "orders"}, "topics is no option; topic is one"),
+        ({"value": "string"}, {"path": "orders"}, "path cannot be written to"),
         ({"value": "string"}, {"kafka.acks": "1"}, "kafka.acks is 1, but to write exactly once"),
         ({"value": "string"}, {"kafka.enable.idempotence": "false"}, "kafka.enable.idempotence"),
         ({"value": "string"}, {"kafka.acks": "many"}, "acks"),
