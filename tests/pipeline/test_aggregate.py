@@ -245,6 +245,9 @@ def test_a_window_is_written_once_by_a_job_that_was_stopped_and_one_that_died(
     else:
         counts = [each["count"] for each in spark.read.parquet(target).collect()]
     assert counts == [10] * 5
+    wanted = replace(BY_KEY, window="7 minutes")
+    with pytest.raises(OptionError, match="window was 10 minutes, and is 7 minutes now"):
+        aggregate(spark, topics, source, target, checkpoint, wanted=wanted, output=output)
 
 
 def _count(log: Path) -> int:

@@ -15,8 +15,8 @@ from tests.support.replicated_topics import ReplicatedTopics
 from tests.support.server_process import die_with_parent
 from tests.support.spark_job import ROOT, TIMEOUT_S
 from tidelog.pipeline.dedup import EventTime, dedup_topic, without_duplicates
-from tidelog.pipeline.errors import PipelineError
-from tidelog.pipeline.record_fields import HeaderField, JsonField, RecordField
+from tidelog.pipeline.errors import OptionError, PipelineError
+from tidelog.pipeline.record_fields import HeaderField, JsonField, KeyField, RecordField
 from tidelog.pipeline.running import Outcome, Progress, RunTerms, topic_stream
 
 if TYPE_CHECKING:
@@ -107,6 +107,9 @@ def test_duplicates_are_dropped_across_micro_batches_and_restarts(
         assert {each.key for each in stored} == {b"key"}
     # The micro-batch that was broken off may be counted by nobody.
     assert rest.counts["duplicates"] <= 120
+    # Ids of another kind would all be new.
+    with pytest.raises(OptionError, match="id was header:guid, and is key now"):
+        dedup(spark, topics, source, target, RunTerms(checkpoint=str(tmp_path)), field=KeyField())
 
 
 def test_a_micro_batch_that_was_written_when_its_driver_died_is_not_written_again(

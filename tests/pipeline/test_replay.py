@@ -16,7 +16,7 @@ from tests.support.replicated_topics import ReplicatedTopics
 from tests.support.server_process import die_with_parent, wait_until
 from tests.support.spark_job import CONF, CORE_COUNT, ROOT, TIMEOUT_S
 from tidelog.pipeline.archive import ArchiveError, ArchiveSettings, archive_topic
-from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.errors import OptionError, PipelineError
 from tidelog.pipeline.offsets import count_between, from_checkpoint
 from tidelog.pipeline.replay import Replay, ReplayStreamReader, replay_archive
 from tidelog.pipeline.running import Outcome, Progress, RunTerms
@@ -99,6 +99,9 @@ def test_a_topic_comes_back_as_it_was(
     assert contents(topics, target) == contents(topics, topic)
     assert replay(spark, topics, Replay(root=str(root)), target, terms).row_count == 0
     assert contents(topics, target) == contents(topics, topic)
+    # Nothing would be written to it, since all has been.
+    with pytest.raises(OptionError, match=f"target was {target}, and is other now"):
+        replay(spark, topics, Replay(root=str(root), partitions=(0,)), "other", terms)
 
 
 def test_a_topic_with_fewer_partitions_is_refused_before_anything_is_written(
@@ -240,3 +243,12 @@ def test_where_there_is_no_archive_it_is_said(
     terms = RunTerms(checkpoint=str(tmp_path / "checkpoint"), is_once=True)
     with pytest.raises(ArchiveError, match="there is no archive in"):
         replay(spark, topics, Replay(root=str(tmp_path)), "target", terms)
+
+
+def test_a_partition_that_was_never_archived_is_no_empty_one(
+    spark: "SparkSession", topics: ReplicatedTopics, archive: tuple[str, Path], tmp_path: Path
+) -> None:
+    topic, root = archive
+    wanted = Replay(root=str(root), partitions=(0, 7))
+    with pytest.raises(PipelineError, match=f"has no partition 7 of {topic}: it has 0, 1$"):
+        replay(spark, topics, wanted, "target", RunTerms(checkpoint=str(tmp_path), is_once=True))

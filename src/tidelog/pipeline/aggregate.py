@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.pipeline.aggregation import Aggregation, Mode, Output
+from tidelog.pipeline.checkpoint_job import require_same_job
 from tidelog.pipeline.errors import OptionError
 from tidelog.pipeline.late_records import late_watermark_ms
 from tidelog.pipeline.micro_batches import cut_by, topic_writer
@@ -74,6 +75,8 @@ def aggregate_topic(
     """
     if output is Output.PARQUET and mode is Mode.UPDATE:
         raise OptionError("rows of Parquet files cannot change: the mode has to be append")
+    job = {"pipeline": "aggregate", "topic": source, "target": target, "to": output.value}
+    require_same_job(terms.checkpoint, {**job, "mode": mode.value, **wanted.described()})
     records = topic_stream(spark, source, kafka, batch_records=batch_records, group=group)
     watermark_ms = late_watermark_ms(spark, terms.checkpoint)
     rows = _grouped(_with_fields(records, wanted, watermark_ms), wanted)

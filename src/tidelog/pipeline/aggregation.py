@@ -35,3 +35,18 @@ class Aggregation:
     """A field with milliseconds since 1970 or an ISO timestamp; None: the record's timestamp."""
     percentiles: Sequence[float]
     """Of the measured number, in percent."""
+
+    def described(self) -> dict[str, str]:
+        """What decides on the rows, but for how late is too late; by the names of options."""
+        return {
+            "window": self.window,
+            "slide": self.slide or self.window,
+            "by": _named(self.group_by),
+            "value": _named(self.measured),
+            "time": _named(self.event_time),
+            "percentiles": ",".join(f"{percent:g}" for percent in self.percentiles),
+        }
+
+
+def _named(field: RecordField | None) -> str:
+    return "none" if field is None else str(field)

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.pipeline.checkpoint_job import require_same_job
 from tidelog.pipeline.micro_batches import cut_by, topic_writer
 from tidelog.pipeline.record_fields import RecordField, as_bytes
 from tidelog.pipeline.running import (
@@ -71,6 +72,8 @@ def dedup_topic(
     if keeps_partitions:
         count = partition_count(kafka, source)
         require_partitions(kafka, target, count, otherwise="do without --keep-partitions")
+    job = {"pipeline": "dedup", "topic": source, "target": target}
+    require_same_job(terms.checkpoint, {**job, "id": str(field), "time": event_time.value})
     rows = topic_stream(spark, source, kafka, batch_records=batch_records, group=group)
     unique = without_duplicates(rows, field, watermark=watermark, event_time=event_time)
     write = topic_writer(

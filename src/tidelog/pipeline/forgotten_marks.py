@@ -62,7 +62,7 @@ def require_marks_are_kept(checkpoint: str, kafka: KafkaSettings) -> None:
 def planned_in(checkpoint: str) -> Planned | None:
     """The last micro-batch of a query that may have been begun and is not done."""
     try:
-        system, path = _located(checkpoint)
+        system, path = located(checkpoint)
         numbers = _numbers(system, f"{path}/offsets")
         if not numbers or max(numbers) in _numbers(system, f"{path}/commits"):
             return None
@@ -77,14 +77,21 @@ def planned_in(checkpoint: str) -> Planned | None:
 def query_in(checkpoint: str) -> str | None:
     """The id of the query, if it has been started before."""
     try:
-        system, path = _located(checkpoint)
+        system, path = located(checkpoint)
         with system.open_input_stream(f"{path}/metadata") as file:
             return str(json.loads(file.read())["id"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _located(checkpoint: str) -> tuple[fs.FileSystem, str]:
+def is_begun(checkpoint: str) -> bool:
+    """Whether a micro-batch was planned. Raises OSError, ValueError."""
+    system, path = located(checkpoint)
+    return bool(_numbers(system, f"{path}/offsets"))
+
+
+def located(checkpoint: str) -> tuple[fs.FileSystem, str]:
+    """A folder as pyarrow takes it. Raises OSError, ValueError."""
     if "://" in checkpoint:
         system, path = fs.FileSystem.from_uri(checkpoint)
         return system, path.rstrip("/")

@@ -35,6 +35,8 @@ from tidelog.pipeline.archive.files import ArchiveFiles
 from tidelog.pipeline.archive.json_values import UNPARSED, archived_ddl, with_written_values
 from tidelog.pipeline.archive.manifest import ArchivedFile, Chunk, Manifest
 from tidelog.pipeline.archive.manifest_log import manifest_of
+from tidelog.pipeline.checkpoint_job import require_same_job
+from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.offsets import from_checkpoint, limited, to_checkpoint
 from tidelog.pipeline.running import Outcome, RunTerms, run_stream
 from tidelog.pipeline.target_topic import require_partitions
@@ -72,6 +74,15 @@ class Replay:
             return False
         return self.end_ms is None or file.first_timestamp_ms < self.end_ms
 
+    def require_partitions_of(self, manifest: Manifest) -> None:
+        """Raises PipelineError if one is wanted that was never archived."""
+        unknown = sorted(set(self.partitions or ()) - manifest.chunks.keys())
+        if unknown:
+            raise PipelineError(
+                f"{self.root} has no partition {unknown[0]} of {manifest.info.topic}: it has "
+                f"{', '.join(map(str, sorted(manifest.chunks))) or 'none'}"
+            )
+
     def bounds(self, manifest: Manifest) -> dict[int, tuple[int, int]]:
         """Where to begin and to end in each partition that has anything wanted."""
         found = {}
@@ -100,10 +111,13 @@ def replay_archive(
     keeps_partitions: bool = True,
 ) -> Outcome:
     """Write an archive to a topic, once. Raises PipelineError, ArchiveError, ClientError."""
+    manifest = manifest_of(wanted.root, wanted.manifest_root)
+    wanted.require_partitions_of(manifest)
     if keeps_partitions:
-        wanted_partitions = wanted.bounds(manifest_of(wanted.root, wanted.manifest_root))
-        count = 1 + max(wanted_partitions, default=0)
+        count = 1 + max(wanted.bounds(manifest), default=0)
         require_partitions(kafka, target, count, otherwise="let keys decide (--by-key)")
+    job = {"pipeline": "replay", "topic": manifest.info.topic, "target": target}
+    require_same_job(terms.checkpoint, job)
     columns = ["key", "value", "headers", "timestamp", *(["partition"] if keeps_partitions else [])]
     writer = replayed(spark, wanted).select(*columns).writeStream.format("tidelog")
     options = {**kafka, "topic": target, "includeTimestamp": "true"}
