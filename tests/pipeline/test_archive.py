@@ -17,6 +17,7 @@ from tests.support.spark_job import CONF, CORE_COUNT, ROOT, TIMEOUT_S
 from tidelog.cli import app
 from tidelog.cli.pipeline_running import INTERRUPTED
 from tidelog.client.admin import Admin
+from tidelog.client.errors import ClientError
 from tidelog.client.groups import Groups
 from tidelog.pipeline.archive import (
     ArchiveError,
@@ -25,6 +26,7 @@ from tidelog.pipeline.archive import (
     archived,
     check_archive,
     open_archive,
+    require_archive,
 )
 from tidelog.pipeline.archive.chunk_writer import run_of
 from tidelog.pipeline.archive.errors import ArchiveTaken
@@ -589,6 +591,19 @@ def test_an_archive_is_of_one_topic(
     open_archive(spark, settings(topics, topic, tmp_path))
     with pytest.raises(OptionError, match=f"is of the topic {topic}, not of other"):
         open_archive(spark, settings(topics, "other", tmp_path))
+    with pytest.raises(OptionError, match=f"is of the topic {topic}, not of other"):
+        require_archive("other", str(tmp_path), manifest_root=None)
+    require_archive(topic, str(tmp_path), manifest_root=None)
+
+
+def test_a_topic_that_is_not_there_leaves_no_archive(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    with pytest.raises(ClientError, match="there is no topic nowhere"):
+        open_archive(spark, settings(topics, "nowhere", tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ArchiveError, match="there is no archive in"):
+        require_archive("nowhere", str(tmp_path), manifest_root=None)
 
 
 def test_where_there_is_no_archive_it_is_said(spark: "SparkSession", tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def run(
     target_bytes = size_bytes("--target-size", target_size)
     delay_s = duration_ms("--max-delay", max_delay) / 1000
     if check:
-        return _check(job, target, checkpoint)
+        return _check(job, topic, target, checkpoint)
     with running(job) as run:
         from tidelog.pipeline.archive import (  # noqa: PLC0415 - loads pyarrow
             ArchiveSettings,
@@ -139,10 +139,14 @@ def run(
     return exit_code(outcome, is_once=is_once)
 
 
-def _check(job: Job, target: str, checkpoint: str | None) -> int:
+def _check(job: Job, topic: str, target: str, checkpoint: str | None) -> int:
     with running(job) as run:
-        from tidelog.pipeline.archive import check_archive  # noqa: PLC0415 - loads pyarrow
+        from tidelog.pipeline.archive import (  # noqa: PLC0415 - loads pyarrow
+            check_archive,
+            require_archive,
+        )
 
+        require_archive(topic, target, manifest_root=checkpoint)
         with _bar(job, "checked", "files") as show:
             report = check_archive(run.spark, target, manifest_root=checkpoint, on_progress=show)
     _show_report(report, as_json=job.is_json)
@@ -156,8 +160,9 @@ def _schema_wanted(values: str | None) -> str | None:
 
 
 def _compact(job: Job, run: Running, settings: "ArchiveSettings") -> int:
-    from tidelog.pipeline.archive import open_archive  # noqa: PLC0415 - loads pyarrow
+    from tidelog.pipeline.archive import open_archive, require_archive  # noqa: PLC0415
 
+    require_archive(settings.topic, settings.root, manifest_root=settings.manifest_root)
     archiver = open_archive(run.spark, settings)
     before = sum(1 for _ in archiver.manifest.files())
     small = archiver.small_chunk_count()

@@ -6,7 +6,12 @@ by tasks (`chunk_writer`, `data_source`), in ranges that are large enough to be 
 `checking` says whether anything is missing, `reading` makes data frames of what was archived.
 """
 
-from tidelog.pipeline.archive.archiver import Archiver, ArchiveSettings, open_archive
+from tidelog.pipeline.archive.archiver import (
+    Archiver,
+    ArchiveSettings,
+    open_archive,
+    require_archive,
+)
 from tidelog.pipeline.archive.checking import ArchiveReport, check_archive
 from tidelog.pipeline.archive.errors import ArchiveError
 from tidelog.pipeline.archive.reading import archived
@@ -21,4 +26,5 @@ __all__ = [
     "archived",
     "check_archive",
     "open_archive",
+    "require_archive",
 ]

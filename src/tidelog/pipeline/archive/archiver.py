@@ -43,7 +43,7 @@ from tidelog.pipeline.archive.manifest import (
     applied,
     first_manifest,
 )
-from tidelog.pipeline.archive.manifest_log import ManifestLog, wall_clock_ms
+from tidelog.pipeline.archive.manifest_log import ManifestLog, manifest_of, wall_clock_ms
 from tidelog.pipeline.archive.planning import (
     Backlog,
     all_merges,
@@ -130,6 +130,7 @@ def open_archive(
     manifest = log.load()
     if manifest is None:
         _require_empty(settings)
+        _topic_id(settings)  # Who has mistyped the topic need not remove the archive of it first.
         info = ArchiveInfo(topic=settings.topic, value_schema=_new_schema(spark, settings))
         made = log.commit(version=0, run=run, info=info, added=(), removed=())
         manifest = first_manifest(made)
@@ -155,10 +156,7 @@ def _new_schema(spark: "SparkSession", settings: ArchiveSettings) -> str | None:
 
 
 def _require_same(settings: ArchiveSettings, info: ArchiveInfo) -> None:
-    if settings.topic != info.topic:
-        raise OptionError(
-            f"the archive {settings.root} is of the topic {info.topic}, not of {settings.topic}"
-        )
+    _require_topic(settings.topic, settings.root, info)
     wanted = settings.value_schema
     if wanted is None or (wanted == INFER and info.value_schema is not None):
         return
@@ -169,6 +167,16 @@ def _require_same(settings: ArchiveSettings, info: ArchiveInfo) -> None:
         raise OptionError(
             f"the archive {settings.root} has another schema of its own: {info.value_schema}"
         )
+
+
+def require_archive(topic: str, root: str, *, manifest_root: str | None) -> None:
+    """Raises ArchiveError if there is none, OptionError if it is of another topic."""
+    _require_topic(topic, root, manifest_of(root, manifest_root).info)
+
+
+def _require_topic(topic: str, root: str, info: ArchiveInfo) -> None:
+    if topic != info.topic:
+        raise OptionError(f"the archive {root} is of the topic {info.topic}, not of {topic}")
 
 
 def _require_same_topic(settings: ArchiveSettings, info: ArchiveInfo, topic_id: str | None) -> None:
