@@ -409,7 +409,7 @@ class _Rows:
         if found.keys() & {"partition", "timestamp", "headers"}:
             columns += [
                 _partitions(found.get("partition"), count),
-                _timestamps_ms(found.get("timestamp"), count),
+                timestamps_ms(found.get("timestamp"), count),
                 _headers(found.get("headers"), count),
             ]
         return zip(*columns, strict=True)
@@ -459,11 +459,15 @@ def _partitions(column: pa.Array | None, count: int) -> list[int]:
     return pc.fill_null(column, _ANY_PARTITION).to_pylist()  # type: ignore[no-any-return]
 
 
-def _timestamps_ms(column: pa.Array | None, count: int) -> list[int]:
-    """0: the time at which it is sent."""
+def timestamps_ms(column: pa.Array | None, count: int) -> list[int]:
+    """0: the time at which it is sent, where none is given.
+
+    librdkafka cannot be told to write 0 itself; 1 is as near as can be.
+    """
     if column is None:
         return [0] * count
     milliseconds = pc.divide(column.cast(pa.int64()), 1000)
+    milliseconds = pc.if_else(pc.equal(milliseconds, 0), 1, milliseconds)
     return pc.fill_null(milliseconds, 0).to_pylist()  # type: ignore[no-any-return]
 
 
