@@ -171,4 +171,8 @@ def _percentiles(text: str) -> list[float]:
         found = [-1.0]
     if not all(0 <= each <= 100 for each in found):
         raise ConfigError(f"--percentiles is {text!r} but must be numbers such as 50,99")
+    # As columns are named: 99.99999 and 100 would both be approx_p100.
+    names = [f"{each:g}" for each in found]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"--percentiles is {text!r}, which has one of them twice")
     return found

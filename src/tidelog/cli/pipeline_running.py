@@ -7,6 +7,7 @@ Ctrl-C is counted, not raised, once the job runs: the running micro-batch is fin
 second time, a command ends at once; nothing is lost then either, but work is done again.
 """
 
+import logging
 import os
 import re
 import sys
@@ -276,6 +277,7 @@ def _session(job: Job, settings: Mapping[str, str]) -> "Iterator[SparkSession]":
 
     # Of a program that runs commands, such as a test; it is not ours to stop.
     was_there = SparkSession.getActiveSession() is not None
+    hush_py4j()
     with _said_while_starting():
         spark = spark_session(app_name=f"tidelog {job.name}", master=job.master, settings=settings)
     try:
@@ -283,6 +285,11 @@ def _session(job: Job, settings: Mapping[str, str]) -> "Iterator[SparkSession]":
     finally:
         if not was_there:
             spark.stop()
+
+
+def hush_py4j() -> None:
+    """Whoever types Ctrl-C while Spark starts is not told on pages what that has broken off."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
 @contextmanager

@@ -38,7 +38,7 @@ _JAVA: Final = re.compile(
     r"^(?:: |Caused by: )(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (.+)$", re.MULTILINE
 )
 _INNER: Final = re.compile(r"(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ")
-_NOISE: Final = re.compile(r"^Query \[id = [^\]]*\] terminated with exception: ")
+_NOISE: Final = re.compile(r"^Query \[id = [^\]]*\] terminated with exception: (?:\[[A-Z_.]+\] )?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,8 @@ CHECKPOINT = ["--checkpoint", "/nowhere"]
         (["aggregate", "orders", "counts", "--window", "0s"], "--window is '0s' but must be more"),
         (["aggregate", "orders", "counts", "--slide", "0s"], "--slide is '0s' but must be more"),
         (["aggregate", "orders", "counts", "--slide", "2m"], "no more than --window, '1m'"),
+        (["aggregate", "orders", "counts", "--percentiles", "50,99,50"], "has one of them twice"),
+        (["aggregate", "orders", "counts", "--percentiles", "100,99.99999"], "of them twice"),
         (
             ["aggregate", "orders", "rows", "--to", "parquet", "--guarantee", "exactly-once"],
             "--guarantee is of what is written to a topic",

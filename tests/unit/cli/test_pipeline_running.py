@@ -1,5 +1,7 @@
 """Options that pipelines share, and how progress reads."""
 
+import logging
+
 import pytest
 
 from tidelog.base.errors import ConfigError
@@ -7,6 +9,7 @@ from tidelog.cli.pipeline_running import (
     INTERRUPTED,
     duration_ms,
     exit_code,
+    hush_py4j,
     pairs,
     progress_text,
     rate_per_s,
@@ -59,6 +62,12 @@ def test_settings_are_pairs() -> None:
     assert pairs("--kafka", ["a=b", "c=d=e"]) == {"a": "b", "c": "d=e"}
     with pytest.raises(ConfigError, match="--kafka is 'a' but must be NAME=VALUE"):
         pairs("--kafka", ["a"])
+
+
+def test_py4j_has_no_pages_for_whom_ctrl_c_was_typed(caplog: pytest.LogCaptureFixture) -> None:
+    hush_py4j()
+    logging.getLogger("py4j.clientserver").error("exception while sending command")
+    assert caplog.records == []
 
 
 def test_progress_is_a_line() -> None:

@@ -74,6 +74,11 @@ def test_a_wrong_option_is_told_from_other_failures(message: str) -> None:
         ),
         ("something\nelse", "something"),
         ("", "Spark did not say why"),
+        (
+            "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
+            "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. SQLSTATE: 40000",
+            "Concurrent update to the log.",
+        ),
     ],
 )
 def test_the_sentence_that_matters_is_found(message: str, sentence: str) -> None:
