@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Self, TypeAlias
 
 import typer
@@ -278,9 +279,12 @@ def _session(job: Job, settings: Mapping[str, str]) -> "Iterator[SparkSession]":
     # Of a program that runs commands, such as a test; it is not ours to stop.
     was_there = SparkSession.getActiveSession() is not None
     hush_py4j()
-    with _said_while_starting():
+    # pyspark leaves a Java behind for ever if it is interrupted while it starts one.
+    with _said_while_starting(), _interrupts() as interrupts:
         spark = spark_session(app_name=f"tidelog {job.name}", master=job.master, settings=settings)
     try:
+        if interrupts.count:
+            raise KeyboardInterrupt
         yield spark
     finally:
         if not was_there:
@@ -289,7 +293,13 @@ def _session(job: Job, settings: Mapping[str, str]) -> "Iterator[SparkSession]":
 
 def hush_py4j() -> None:
     """Whoever types Ctrl-C while Spark starts is not told on pages what that has broken off."""
+    # Not only py4j's own logger: it uses the root, too.
+    logging.getLogger().addFilter(_is_not_of_py4j)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 @contextmanager

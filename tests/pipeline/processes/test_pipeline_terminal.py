@@ -16,6 +16,7 @@ from tests.support.command_line import environment
 from tests.support.replicated_topics import ReplicatedTopics
 from tests.support.server_process import die_with_parent
 from tests.support.spark_job import CONF, CORE_COUNT, ROOT
+from tidelog.cli.pipeline_running import INTERRUPTED
 from tidelog.pipeline.archive.manifest_log import manifest_of
 
 WAIT_S = 180.0
@@ -60,6 +61,40 @@ def test_ctrl_c_stops_after_what_is_being_written(topics: ReplicatedTopics, tmp_
     assert b"100 rows" in shown
     assert b"lag 0" in shown
     assert b"WARN" not in shown
+
+
+def test_ctrl_c_while_java_starts_leaves_none_behind(tmp_path: Path) -> None:
+    """Somebody who reads what is printed would wait for its end as well."""
+    command = subprocess.Popen(
+        [
+            *(sys.executable, "-P", "-m", "tidelog", "pipeline", "dedup", "orders", "unique"),
+            *("--id", "key", "--checkpoint", str(tmp_path)),
+            *("--master", f"local[{CORE_COUNT}]", *CONF),
+        ],
+        cwd=ROOT,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl, no lock is taken
+    )
+    try:
+        _wait_until(lambda: _is_starting_spark(command.pid))
+        os.kill(command.pid, signal.SIGINT)
+        printed = command.communicate(timeout=WAIT_S / 3)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(command.pid, signal.SIGKILL)
+    assert command.returncode == INTERRUPTED
+    assert printed == (b"", b"")
+
+
+def _is_starting_spark(pid: int) -> bool:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
+    with suppress(OSError):
+        return any(b"spark" in Path(f"/proc/{each}/cmdline").read_bytes() for each in children)
+    return False
 
 
 def _read_to_end(terminal: int, shown: bytearray) -> None:

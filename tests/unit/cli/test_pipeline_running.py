@@ -67,7 +67,11 @@ def test_settings_are_pairs() -> None:
 def test_py4j_has_no_pages_for_whom_ctrl_c_was_typed(caplog: pytest.LogCaptureFixture) -> None:
     hush_py4j()
     logging.getLogger("py4j.clientserver").error("exception while sending command")
+    name = "/lib/py4j/java_gateway.py"
+    logging.getLogger().handle(logging.LogRecord("root", logging.ERROR, name, 1, "x", None, None))
     assert caplog.records == []
+    logging.getLogger().error("of somebody else")
+    assert len(caplog.records) == 1
 
 
 def test_progress_is_a_line() -> None:
