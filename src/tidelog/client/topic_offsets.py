@@ -45,6 +45,9 @@ _LEADER_CHANGED: Final = frozenset(
         "OFFSET_NOT_AVAILABLE",
         "REPLICA_NOT_AVAILABLE",
         "UNKNOWN_LEADER_EPOCH",
+        # librdkafka's, at once, of a partition that nobody leads: all of its brokers are away, or
+        # have only just come back.
+        "_NOENT",
     }
 )
 
