@@ -40,6 +40,7 @@ from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
+    Message,
     Producer,
     TopicPartition,
 )
@@ -52,6 +53,8 @@ from tidelog.pipeline.sink_options import SinkOptions
 
 T = TypeVar("T")
 Headers = list[tuple[str, str | bytes | None]]
+Failure = tuple[KafkaError, str]
+"""What was wrong with a row, and its topic."""
 
 _ANY_PARTITION: Final = -1
 _POLL_S: Final = 0.1
@@ -90,6 +93,8 @@ _PASSING: Final = frozenset(
         "UNSTABLE_OFFSET_COMMIT",
     }
 )
+# The last is what librdkafka says of one that it has asked for in vain for half a minute.
+_NO_TOPIC: Final = frozenset({"TOPIC_EXCEPTION", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"})
 
 
 _AGAIN: Final = (
@@ -167,16 +172,16 @@ class TaskResult(NamedTuple):
 
 def write_at_least_once(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Written:
     """Raises ClientError, PipelineError if anything could not be written."""
-    failures: list[KafkaError] = []
+    failures: list[Failure] = []
     settings = _settings(options)
-    settings["on_delivery"] = lambda error, _message: failures.append(error)
+    settings["on_delivery"] = _noted_in(failures)
     with translated(options.kafka.bootstrap):
         producer = Producer(settings)
         written = _Rows(options, producer).produce(batches)
         while producer.flush(_FLUSH_S):
             pass  # Ends: a record is delivered, or has failed within delivery.timeout.ms.
         if failures:
-            raise _refused(failures[0])
+            raise _refused(*failures[0])
     return written
 
 
@@ -253,11 +258,10 @@ class _Transaction:
         self._options = options
         self._identity = identity
         self._earlier = earlier
-        self._failures: list[KafkaError] = []
+        self._failures: list[Failure] = []
         # Not of `self`: the producer would be kept by itself.
-        failures = self._failures
         settings = {**_AT_ONCE, **_settings(options)}
-        settings["on_delivery"] = lambda error, _message: failures.append(error)
+        settings["on_delivery"] = _noted_in(self._failures)
         settings.setdefault("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
         self._producer = Producer(
             {**settings, "enable.idempotence": True, "transactional.id": identity.name}
@@ -333,7 +337,7 @@ class _Transaction:
             self._producer.poll(_POLL_S)
             self._abort()
             if self._failures and not exception.args[0].fatal():
-                raise _refused(self._failures[0]) from exception
+                raise _refused(*self._failures[0]) from exception
             raise
         except BaseException:
             self._abort()
@@ -410,7 +414,7 @@ class _Rows:
             columns += [
                 _partitions(found.get("partition"), count),
                 timestamps_ms(found.get("timestamp"), count),
-                _headers(found.get("headers"), count),
+                headers_of(found.get("headers"), count),
             ]
         return zip(*columns, strict=True)
 
@@ -439,7 +443,7 @@ class _Rows:
             except BufferError:
                 self._producer.poll(_POLL_S)
             except KafkaException as exception:
-                raise _refused(exception.args[0]) from exception
+                raise _refused(exception.args[0], topic) from exception
             else:
                 return
 
@@ -471,13 +475,20 @@ def timestamps_ms(column: pa.Array | None, count: int) -> list[int]:
     return pc.fill_null(milliseconds, 0).to_pylist()  # type: ignore[no-any-return]
 
 
-def _headers(column: pa.Array | None, count: int) -> list[Headers | None]:
+def headers_of(column: pa.Array | None, count: int) -> list[Headers | None]:
+    """Raises PipelineError."""
     if column is None:
         return [None] * count
     return [
-        None if headers is None else [(each["key"], each["value"]) for each in headers]
-        for headers in column.to_pylist()
+        None if headers is None else list(map(_header, headers)) for headers in column.to_pylist()
     ]
+
+
+def _header(header: dict[str, Any] | None) -> tuple[str, bytes | None]:
+    """confluent-kafka would call one without a name "None"."""
+    if header is None or header["key"] is None:
+        raise PipelineError("a row has a header without a name: its key has to be text")
+    return header["key"], header["value"]
 
 
 def _measured(batch: pa.RecordBatch) -> Written:
@@ -514,8 +525,17 @@ def _difference(now: Written, before: Written) -> str:
     return f"{now.row_count} of {now.size_bytes}"
 
 
-def _refused(error: KafkaError) -> Exception:
+def _noted_in(failures: list[Failure]) -> Callable[[KafkaError, Message], None]:
+    return lambda error, message: failures.append((error, str(message.topic())))
+
+
+def _refused(error: KafkaError, topic: str) -> Exception:
     """Why a row was not written, with the name of what decides on it."""
+    if error.name() in _NO_TOPIC:
+        return PipelineError(
+            f"a row is for the topic {topic!r}, which does not exist and was not created: "
+            f"{error.str()}"
+        )
     if error.name() == "INVALID_TIMESTAMP":
         return PipelineError(
             "a row has a timestamp that its topic does not take: message.timestamp.before.max.ms "

@@ -191,6 +191,14 @@ def test_a_task_that_was_written_earlier_and_is_not_there_any_more_is_refused(
     assert OneTask(topics, "").written(topic) == [b"1"]
 
 
+def test_a_topic_that_is_not_there_and_cannot_be_is_named(topics: ReplicatedTopics) -> None:
+    options = OneTask(topics, "").options()
+    with pytest.raises(
+        PipelineError, match="a row is for the topic 'no/name', which does not exist"
+    ):
+        write_at_least_once(options, [batch_of([("no/name", "0")])])
+
+
 def test_rows_may_be_as_large_as_with_the_java_client(topics: ReplicatedTopics) -> None:
     topic = topics.create()
     task = OneTask(topics, f"query-{topic}")
