@@ -124,6 +124,20 @@ def test_rows_are_those_of_sparks_own_source(sources: TwoSources, topic: str) ->
         assert in_order(ours) == in_order(theirs), options
 
 
+def test_times_have_a_zone_whatever_a_session_takes_the_word_for(
+    sources: TwoSources, topic: str
+) -> None:
+    """As in Spark's own source, so that a job that is moved here has the columns that it had."""
+    settings = sources.frame(TIDELOG, subscribe=topic).sparkSession.conf
+    settings.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        found = sources.frame(TIDELOG, subscribe=topic).limit(1)
+        assert found.schema["timestamp"].dataType.simpleString() == "timestamp"
+        assert found.count() == 1
+    finally:
+        settings.unset("spark.sql.timestampType")
+
+
 def test_a_whole_topic_is_what_was_sent(sources: TwoSources, topic: str) -> None:
     """Also where Spark's own source is not at hand."""
     found = sources.rows(TIDELOG, subscribe=topic, includeHeaders="true")

@@ -211,6 +211,9 @@ def _require_accepted(client: type[Consumer] | type[Producer], settings: dict[st
         probe = client(settings)
     except KafkaException as exception:
         raise OptionError(_in_words(exception.args[0].str())) from None
+    except (TypeError, ValueError, AttributeError) as error:
+        # Of what is no text, such as a function to call back.
+        raise OptionError(f"the kafka.* options: {error}") from None
     if isinstance(probe, Consumer):
         probe.close()
 

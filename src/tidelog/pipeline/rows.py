@@ -4,6 +4,7 @@ Names and types are those of Spark's own Kafka source. Every column but the two 
 for all rows of a batch is wrapped as it is, without a copy.
 """
 
+import re
 from typing import Final
 
 import pyarrow as pa
@@ -11,9 +12,10 @@ import pyarrow as pa
 from tidelog.base.ports import BytesLike
 from tidelog.records.columns import HeaderColumn, RecordColumns, VariableColumn
 
+# With a time zone, whatever `spark.sql.timestampType` takes TIMESTAMP alone for.
 _COLUMNS_DDL: Final = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
-    "timestampType INT"
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, "
+    "timestamp TIMESTAMP_LTZ, timestampType INT"
 )
 _HEADERS_DDL: Final = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
@@ -37,6 +39,12 @@ _SCHEMA_WITH_HEADERS: Final = pa.schema([*_FIELDS, pa.field("headers", _HEADERS)
 def ddl(*, has_headers: bool) -> str:
     """The schema in Spark's words."""
     return f"{_COLUMNS_DDL}, {_HEADERS_DDL}" if has_headers else _COLUMNS_DDL
+
+
+def simple_string(*, has_headers: bool) -> str:
+    """As Spark's `simpleString` has it, all in lower case."""
+    words = ddl(has_headers=has_headers).lower().replace("timestamp_ltz", "timestamp")
+    return f"struct<{re.sub('[: ]+', ':', words.replace(', ', ','))}>"
 
 
 def schema(*, has_headers: bool) -> pa.Schema:

@@ -53,7 +53,7 @@ from tidelog.pipeline.offsets import (
 )
 from tidelog.pipeline.range_reader import RangeReader, ReadSettings
 from tidelog.pipeline.ranges import OffsetRange, cut, ranges_between
-from tidelog.pipeline.rows import ddl
+from tidelog.pipeline.rows import ddl, simple_string
 from tidelog.pipeline.sink_options import Guarantee, SinkOptions, sink_options
 from tidelog.pipeline.source_cluster import SourceCluster
 from tidelog.pipeline.source_options import SourceOptions, batch_options, stream_options
@@ -69,11 +69,11 @@ class TidelogDataSource(DataSource):
         return "tidelog"
 
     def schema(self) -> str:
-        has_headers = self.options.get("includeheaders", "false").lower() == "true"
-        return ddl(has_headers=has_headers)
+        return ddl(has_headers=self._has_headers())
 
     @in_a_sentence()
     def reader(self, schema: StructType) -> DataSourceReader:
+        _require(has_own_columns=self._has_own_columns(schema))
         if "path" in self.options:
             from tidelog.pipeline.segment_source import SegmentReader, segment_options  # noqa: PLC0415
 
@@ -81,7 +81,8 @@ class TidelogDataSource(DataSource):
         return TopicReader(batch_options(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        return TopicStreamReader(dict(self.options))
+        own = self._has_own_columns(schema)
+        return TopicStreamReader(dict(self.options), has_own_columns=own)
 
     @in_a_sentence()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -105,6 +106,14 @@ class TidelogDataSource(DataSource):
         self._require_marks_are_kept(options, guarantee)
         earlier = earlier_tasks(options, guarantee, self.options.get(CHECKPOINT))
         return TopicStreamWriter(options, guarantee, earlier)
+
+    def _has_own_columns(self, schema: StructType) -> bool:
+        """Whether nobody has given columns of their own with `schema(...)`."""
+        own = simple_string(has_headers=self._has_headers())
+        return schema.simpleString().lower() == own
+
+    def _has_headers(self) -> bool:
+        return self.options.get("includeheaders", "false").lower() == "true"
 
     def _require_marks_are_kept(self, options: SinkOptions, guarantee: Guarantee) -> None:
         checkpoint = self.options.get(CHECKPOINT)
@@ -150,8 +159,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     reader is made it would tell only that there is no `reader` to stop.
     """
 
-    def __init__(self, given: Mapping[str, str]) -> None:
+    def __init__(self, given: Mapping[str, str], *, has_own_columns: bool) -> None:
         self._given = given
+        self._has_own_columns = has_own_columns
         self._known_cluster: SourceCluster | None = None
         self._available: Offsets | None = None
         """Where to stop with `availableNow`."""
@@ -167,6 +177,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _options(self) -> SourceOptions:
+        _require(has_own_columns=self._has_own_columns)
         return stream_options(self._given)
 
     @property
@@ -291,6 +302,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._progress is None:
             self._progress = GroupProgress(self._options.kafka, self._options.commit_group)
         self._progress.commit(done)
+
+
+def _require(*, has_own_columns: bool) -> None:
+    if not has_own_columns:
+        raise OptionError(
+            "the columns of a topic are always the same: leave out schema(...), and select and "
+            "cast what there is"
+        )
 
 
 def _planned(

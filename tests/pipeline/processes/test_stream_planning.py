@@ -25,7 +25,8 @@ class Planned:
                 "startingoffsets": "earliest",
                 "minoffsetspertrigger": "100",
                 "maxtriggerdelay": max_trigger_delay,
-            }
+            },
+            has_own_columns=True,
         )
         self._limit = self._reader.getDefaultReadLimit()
         self.at: dict[str, Any] = self._reader.initialOffset()

@@ -81,6 +81,10 @@ def test_user_and_password_are_taken_from_jaas() -> None:
         # librdkafka leaves out what follows the digits, and reads hexadecimal ones.
         ({"kafka.fetch.max.bytes": "1048576k"}, "kafka.fetch.max.bytes is '1048576k'"),
         ({"kafka.request.timeout.ms": "0x1000"}, "kafka.request.timeout.ms is '0x1000'"),
+        # What Python sets: confluent-kafka says so in other exceptions than its own.
+        ({"kafka.error_cb": "x"}, "expected error_cb property as a callable"),
+        ({"kafka.throttle_cb": "x"}, "expected throttle_cb property as a callable"),
+        ({"kafka.default.topic.config": "x"}, "the kafka.* options"),
     ],
 )
 def test_what_librdkafka_cannot_have_is_said_in_words(options: dict[str, str], said: str) -> None:
