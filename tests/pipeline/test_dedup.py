@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.checkpoints import begin_earlier, forget
-from tests.support.clients import NewRecord, StoredRecord, read_committed
+from tests.support.clients import NewRecord, StoredRecord, delete_records, read_committed
 from tests.support.replicated_topics import ReplicatedTopics
 from tests.support.server_process import die_with_parent
 from tests.support.spark_job import ROOT, TIMEOUT_S
@@ -43,6 +43,7 @@ def dedup(
     field: RecordField = GUID,
     event_time: EventTime = EventTime.TIMESTAMP,
     batch_records: int = 1_000,
+    allows_loss: bool = False,
 ) -> Outcome:
     return dedup_topic(
         spark,
@@ -55,7 +56,23 @@ def dedup(
         event_time=event_time,
         keeps_partitions=True,
         batch_records=batch_records,
+        allows_loss=allows_loss,
     )
+
+
+def test_a_job_that_was_overtaken_goes_on_if_it_is_told_to(
+    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
+) -> None:
+    source, target = (topics.create(partition_count=PARTITIONS) for _ in range(2))
+    terms = RunTerms(checkpoint=str(tmp_path), is_once=True)
+    topics.send(source, [record(number, number) for number in range(20)], partition=0)
+    dedup(spark, topics, source, target, terms)
+    topics.send(source, [record(number, number) for number in range(20, 40)], partition=0)
+    delete_records(topics.bootstrap, source, 0, 30)
+    with pytest.raises(PipelineError, match=r"offset 20 is gone, .* set failOnDataLoss to false"):
+        dedup(spark, topics, source, target, terms)
+    assert dedup(spark, topics, source, target, terms, allows_loss=True).row_count == 10
+    assert list(map(int, guids(read(topics, target)[0]))) == [*range(20), *range(30, 40)]
 
 
 def guids(records: list[StoredRecord]) -> list[str]:
@@ -168,7 +185,7 @@ def test_ids_of_a_data_frame_are_forgotten_when_the_watermark_has_passed(
         # The last of each is there twice.
         topics.send(source, [*records, records[-1]])
     kafka = {"kafka.bootstrap.servers": topics.bootstrap}
-    rows = topic_stream(spark, source, kafka, batch_records=ids + 1, group=None)
+    rows = topic_stream(spark, source, kafka, batch_records=ids + 1, group=None, allows_loss=False)
     unique = without_duplicates(rows, GUID, watermark="10 minutes")
     assert unique.columns == rows.columns
     written: list[int] = []

@@ -7,6 +7,7 @@ import typer
 from tidelog.base.errors import ConfigError
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 from tidelog.cli.pipeline_running import (
+    AllowLossOption,
     CheckpointOption,
     ConfOption,
     GroupOption,
@@ -77,6 +78,7 @@ def run(
     batch_records: Annotated[
         int, typer.Option(min=1, metavar="N", help="Records of a micro-batch at most.")
     ] = 500_000,
+    allow_loss: AllowLossOption = False,
     group: GroupOption = None,
     guarantee: GuaranteeOption = None,
     kafka: KafkaOption = [],  # noqa: B006 - typer copies it
@@ -128,6 +130,7 @@ def run(
             mode=mode,
             batch_records=batch_records,
             group=group,
+            allows_loss=allow_loss,
         )
     print_outcome(job, outcome, {})
     return exit_code(outcome, is_once=is_once)

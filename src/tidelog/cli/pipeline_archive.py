@@ -19,6 +19,7 @@ from tidelog.cli.output import (
 )
 from tidelog.cli.pipeline_running import (
     INTERRUPTED,
+    AllowLossOption,
     ConfOption,
     GroupOption,
     Job,
@@ -78,9 +79,7 @@ def run(
     check: Annotated[
         bool, typer.Option("--check", help="Say whether the archive is complete, and end.")
     ] = False,
-    allow_loss: Annotated[
-        bool, typer.Option("--allow-loss", help="Go on behind records that retention has removed.")
-    ] = False,
+    allow_loss: AllowLossOption = False,
     group: GroupOption = None,
     kafka: KafkaOption = [],  # noqa: B006 - typer copies it
     conf: ConfOption = [],  # noqa: B006

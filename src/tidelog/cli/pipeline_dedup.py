@@ -7,6 +7,7 @@ import typer
 
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 from tidelog.cli.pipeline_running import (
+    AllowLossOption,
     CheckpointOption,
     ConfOption,
     GroupOption,
@@ -63,6 +64,7 @@ def run(
     batch_records: Annotated[
         int, typer.Option(min=1, metavar="N", help="Records of a micro-batch at most.")
     ] = 200_000,
+    allow_loss: AllowLossOption = False,
     group: GroupOption = None,
     guarantee: GuaranteeOption = None,
     kafka: KafkaOption = [],  # noqa: B006 - typer copies it
@@ -96,6 +98,7 @@ def run(
             keeps_partitions=keep_partitions,
             batch_records=batch_records,
             group=group,
+            allows_loss=allow_loss,
         )
     counts = outcome.counts
     written = outcome.row_count - counts.get("duplicates", 0) - counts.get("late", 0)

@@ -71,6 +71,13 @@ ConfOption: TypeAlias = Annotated[
 ]
 
 
+AllowLossOption: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--allow-loss",
+        help="Go on behind records that retention has removed, as with failOnDataLoss=false.",
+    ),
+]
 GroupOption: TypeAlias = Annotated[
     str | None,
     typer.Option(

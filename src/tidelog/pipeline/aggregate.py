@@ -68,6 +68,7 @@ def aggregate_topic(
     mode: Mode = Mode.APPEND,
     batch_records: int = BATCH_RECORDS,
     group: str | None = None,
+    allows_loss: bool = False,
 ) -> Outcome:
     """Write the rows of a topic's windows, exactly once. Raises OptionError, PipelineError.
 
@@ -77,7 +78,14 @@ def aggregate_topic(
         raise OptionError("rows of Parquet files cannot change: the mode has to be append")
     job = {"pipeline": "aggregate", "topic": source, "target": target, "to": output.value}
     require_same_job(terms.checkpoint, {**job, "mode": mode.value, **wanted.described()})
-    records = topic_stream(spark, source, kafka, batch_records=batch_records, group=group)
+    records = topic_stream(
+        spark,
+        source,
+        kafka,
+        batch_records=batch_records,
+        group=group,
+        allows_loss=allows_loss,
+    )
     watermark_ms = late_watermark_ms(spark, terms.checkpoint)
     rows = _grouped(_with_fields(records, wanted, watermark_ms), wanted)
     if output is Output.TOPIC:

@@ -63,6 +63,7 @@ def dedup_topic(
     keeps_partitions: bool = False,
     batch_records: int = BATCH_RECORDS,
     group: str | None = None,
+    allows_loss: bool = False,
 ) -> Outcome:
     """Copy a topic without its duplicates, exactly once. Raises PipelineError, ClientError.
 
@@ -74,7 +75,14 @@ def dedup_topic(
         require_partitions(kafka, target, count, otherwise="do without --keep-partitions")
     job = {"pipeline": "dedup", "topic": source, "target": target}
     require_same_job(terms.checkpoint, {**job, "id": str(field), "time": event_time.value})
-    rows = topic_stream(spark, source, kafka, batch_records=batch_records, group=group)
+    rows = topic_stream(
+        spark,
+        source,
+        kafka,
+        batch_records=batch_records,
+        group=group,
+        allows_loss=allows_loss,
+    )
     unique = without_duplicates(rows, field, watermark=watermark, event_time=event_time)
     write = topic_writer(
         spark,

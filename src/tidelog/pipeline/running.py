@@ -236,13 +236,16 @@ def topic_stream(
     *,
     batch_records: int,
     group: str | None,
+    allows_loss: bool,
 ) -> "DataFrame":
     """All of a topic with its headers, from the beginning, in micro-batches of that many.
 
-    Only what was committed, unless `kafka` says otherwise. A `group` is told how far it is.
+    Only what was committed, unless `kafka` says otherwise. A `group` is told how far it is. Records
+    that are gone before they were read end it, unless it `allows_loss`.
     """
     options = {
         **({} if group is None else {"commitGroup": group}),
+        **({"failOnDataLoss": "false"} if allows_loss else {}),
         **COMMITTED,
         **kafka,
         "subscribe": topic,

@@ -323,9 +323,21 @@ class _Transaction:
         with self._transaction():
             rows = _Rows(self._options, self._producer)
             written = rows.produce(batches)
+            self._deliver()
             if rows.a_topic is not None:
                 self._commit(written, self._identity.run, rows.a_topic)
         return written
+
+    def _deliver(self) -> None:
+        """Before the mark is left, which for a topic that is not there is tried for a minute.
+
+        Of all other failures the commit knows more.
+        """
+        while self._producer.flush(_FLUSH_S) and not self._failures:
+            pass  # Ends: a record is delivered, or has failed within delivery.timeout.ms.
+        for error, _topic in self._failures:
+            if error.name() in _NO_TOPIC:
+                raise KafkaException(error)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -199,6 +199,14 @@ def test_a_topic_that_is_not_there_and_cannot_be_is_named(topics: ReplicatedTopi
         write_at_least_once(options, [batch_of([("no/name", "0")])])
 
 
+def test_a_topic_that_is_not_there_is_not_waited_for(topics: ReplicatedTopics) -> None:
+    """It was for a minute, by what leaves the mark."""
+    began_s = time.monotonic()
+    with pytest.raises(PipelineError, match="a row is for the topic 'no/name', which does not"):
+        OneTask(topics, f"query-{topics.create()}").write(0, [("no/name", "0")])
+    assert time.monotonic() - began_s < 30
+
+
 def test_rows_may_be_as_large_as_with_the_java_client(topics: ReplicatedTopics) -> None:
     topic = topics.create()
     task = OneTask(topics, f"query-{topic}")
