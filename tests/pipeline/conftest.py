@@ -15,7 +15,7 @@ from xdist.scheduler import LoadFileScheduling
 from tests.support.replicated_topics import ReplicatedTopics
 from tests.support.spark_job import CORE_COUNT, SETTINGS
 from tests.support.spark_needed import pytest_pycollect_makemodule
-from tests.support.three_brokers import ThreeBrokers, three_brokers
+from tests.support.three_brokers import ThreeBrokers
 from tests.support.two_sources import connector_settings
 from tidelog.pipeline.session import spark_session
 
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 PROCESSES: Final = "/processes/"
 
-__all__ = ["pytest_pycollect_makemodule", "three_brokers"]
+# Who reads files waits for it, five seconds by default.
+WRITTEN_DOWN_SOON: Final = {"replica.high.watermark.checkpoint.interval.ms": "250"}
+
+__all__ = ["pytest_pycollect_makemodule"]
 
 
 class OneSession(LoadFileScheduling):  # type: ignore[misc]
@@ -55,6 +58,12 @@ def spark() -> Iterator["SparkSession"]:
         yield session
     finally:
         session.stop()
+
+
+@pytest.fixture(scope="session")
+def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeBrokers]:
+    with ThreeBrokers(tmp_path_factory.mktemp("three"), WRITTEN_DOWN_SOON) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
