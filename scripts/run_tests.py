@@ -48,8 +48,8 @@ ENVIRONMENTS = {"compatibility3": {"TIDELOG_SUBJECT": "tidelog3"}}
 PARALLEL = {"unit", "integration", "compatibility", "compatibility3"}
 WORKERS = ["-n", "2", "--dist", "loadfile", "--maxprocesses", "2"]
 
-# One worker has all that share the Spark session (tests/pipeline/conftest.py), and two have processes
-# beside it, which wait for a Java to start for most of their time.
+# One worker has all that share the Spark session (tests/pipeline/conftest.py), two have processes
+# beside it, which mostly wait for a Java to start.
 BESIDE_A_SESSION = {"pipeline"}
 SESSION_WORKERS = ["-n", "3", "--dist", "loadfile", "--maxprocesses", "3"]
 

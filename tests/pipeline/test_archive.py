@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +10,8 @@ import pytest
 
 from tests.support.clients import NewRecord, delete_records, read_committed
 from tests.support.replicated_topics import ReplicatedTopics
-from tests.support.server_process import die_with_parent, wait_until
-from tests.support.spark_job import CONF, CORE_COUNT, ROOT, TIMEOUT_S
+from tests.support.server_process import wait_until
+from tests.support.spark_job import CONF, CORE_COUNT
 from tidelog.cli import app
 from tidelog.cli.pipeline_running import INTERRUPTED
 from tidelog.client.admin import Admin
@@ -354,35 +352,6 @@ def test_a_run_that_another_has_followed_cannot_commit(
     assert places(spark, tmp_path) == all_places(20)
     archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
     assert slow_run not in {run_of(path) for path in parquet_files(tmp_path)}
-
-
-@pytest.mark.parametrize("point", ["files", "commit"])
-def test_a_driver_that_is_killed_leaves_neither_gap_nor_duplicate(
-    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path, point: str
-) -> None:
-    """With kill -9, just before its second commit or just after it."""
-    topic = filled(topics, 300)
-    job = subprocess.run(
-        [
-            *(sys.executable, "-m", "tests.pipeline.jobs.dying_archive"),
-            *(topics.bootstrap, topic, str(tmp_path), point),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        timeout=TIMEOUT_S,
-        check=False,
-        preexec_fn=die_with_parent,
-    )
-    assert job.returncode == -signal.SIGKILL, job.stderr
-    assert sum(each.record_count for each in manifest_of(str(tmp_path)).files()) > 0
-    send(topics, topic, 10, first=300)
-    archive_topic(spark, settings(topics, topic, tmp_path), is_once=True)
-    assert places(spark, tmp_path) == all_places(310)
-    assert check_archive(spark, str(tmp_path)).is_complete
-    counting = {each.path for each in manifest_of(str(tmp_path)).files()}
-    assert {run_of(each) for each in parquet_files(tmp_path) - counting} <= {
-        manifest_of(str(tmp_path)).run
-    }
 
 
 def test_json_has_columns_and_what_does_not_fit_is_kept(

@@ -1,9 +1,6 @@
 """Duplicates are dropped, whenever they come, and everything else is kept as it was (X4)."""
 
 import json
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +9,6 @@ import pytest
 from tests.support.checkpoints import begin_earlier, forget
 from tests.support.clients import NewRecord, StoredRecord, delete_records, read_committed
 from tests.support.replicated_topics import ReplicatedTopics
-from tests.support.server_process import die_with_parent
-from tests.support.spark_job import ROOT, TIMEOUT_S
 from tidelog.pipeline.dedup import EventTime, dedup_topic, without_duplicates
 from tidelog.pipeline.errors import OptionError, PipelineError
 from tidelog.pipeline.record_fields import HeaderField, JsonField, KeyField, RecordField
@@ -127,35 +122,6 @@ def test_duplicates_are_dropped_across_micro_batches_and_restarts(
     # Ids of another kind would all be new.
     with pytest.raises(OptionError, match="id was header:guid, and is key now"):
         dedup(spark, topics, source, target, RunTerms(checkpoint=str(tmp_path)), field=KeyField())
-
-
-def test_a_micro_batch_that_was_written_when_its_driver_died_is_not_written_again(
-    spark: "SparkSession", topics: ReplicatedTopics, tmp_path: Path
-) -> None:
-    source, target = (topics.create(partition_count=PARTITIONS) for _ in range(2))
-    for partition in range(PARTITIONS):
-        # The second half of each has the ids of the first half of the other.
-        ids = [*range(partition * 30, partition * 30 + 30), *range(30)]
-        records = [record(number, guid) for number, guid in enumerate(ids)]
-        topics.send(source, records, partition=partition)
-    job = subprocess.run(
-        [
-            *(sys.executable, "-m", "tests.pipeline.jobs.dying_dedup"),
-            *(topics.bootstrap, source, target, str(tmp_path)),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        timeout=TIMEOUT_S,
-        check=False,
-        preexec_fn=die_with_parent,
-    )
-    assert job.returncode == -signal.SIGKILL, job.stderr
-    written = sum(map(len, read(topics, target)))
-    assert 0 < written < 60
-    terms = RunTerms(checkpoint=str(tmp_path), is_once=True)
-    dedup(spark, topics, source, target, terms, batch_records=50)
-    found = read(topics, target)
-    assert sorted(map(int, guids(found[0]) + guids(found[1]))) == list(range(60))
 
 
 def test_a_micro_batch_of_which_brokers_may_know_nothing_any_more_is_refused(
