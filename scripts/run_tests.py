@@ -44,14 +44,10 @@ SUITES = {
 ENVIRONMENTS = {"compatibility3": {"TIDELOG_SUBJECT": "tidelog3"}}
 
 # Suites that mostly wait for processes: a worker for each core, whole files at a time, because the
-# tests of a file may share a broker.
-PARALLEL = {"unit", "integration", "compatibility", "compatibility3"}
+# tests of a file may share a broker. Of the pipeline's, one worker has all that share the Spark
+# session (tests/pipeline/conftest.py).
+PARALLEL = {"unit", "integration", "compatibility", "compatibility3", "pipeline"}
 WORKERS = ["-n", "2", "--dist", "loadfile", "--maxprocesses", "2"]
-
-# One worker has all that share the Spark session (tests/pipeline/conftest.py), two have processes
-# beside it, which mostly wait for a Java to start.
-BESIDE_A_SESSION = {"pipeline"}
-SESSION_WORKERS = ["-n", "3", "--dist", "loadfile", "--maxprocesses", "3"]
 
 # Suites whose tests share nothing and take long: each test where there is room.
 SPREAD = {"simulation"}
@@ -178,8 +174,6 @@ def _command(suite: Suite) -> list[str]:
 def _workers(suite: Suite) -> list[str]:
     if suite.name in SPREAD:
         return SPREAD_WORKERS
-    if suite.name in BESIDE_A_SESSION:
-        return SESSION_WORKERS
     return WORKERS if suite.name in PARALLEL else []
 
 

@@ -1,4 +1,4 @@
-"""Archives a topic and kills itself with -9: before its second commit of chunks, or right after."""
+"""Archives a topic and kills itself with -9: before one of its commits of chunks, or behind it."""
 
 import os
 import signal
@@ -11,16 +11,14 @@ from tidelog.pipeline.archive.manifest import Commit
 from tidelog.pipeline.archive.manifest_log import ManifestLog
 from tidelog.pipeline.session import spark_session
 
-COMMITS_BEFORE = 1
-
 
 def main() -> None:
-    bootstrap, topic, root, point = sys.argv[1:]
+    bootstrap, topic, root, point, commits_before = sys.argv[1:]
     commit = ManifestLog.commit
     seen: list[int] = []
 
     def dying(self: ManifestLog, **arguments: Any) -> Commit:
-        is_last = bool(arguments["added"]) and len(seen) == COMMITS_BEFORE
+        is_last = bool(arguments["added"]) and len(seen) == int(commits_before)
         if is_last and point == "files":
             os.kill(os.getpid(), signal.SIGKILL)
         made = commit(self, **arguments)
